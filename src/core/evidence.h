@@ -63,12 +63,12 @@ typedef enum Verdict
 	VERDICT_DISMISSED
 } Verdict;
 
-typedef enum Mode
+typedef enum GatewayMode
 {
 	MODE_LIVE,
 	MODE_TEST,
 	MODE_NOT_TOLD
-} Mode;
+} GatewayMode;
 
 /* How a call went below HTTP's meaning; all zero for facts that are no answer. */
 typedef struct Transport
@@ -98,7 +98,7 @@ typedef struct Evidence
 	/* What it says of it. */
 	bool		has_money;
 	Money		money;
-	Mode		mode;			/* as told by the gateway */
+	GatewayMode		mode;			/* as told by the gateway */
 	const char *fee;			/* decimal text in major units */
 	const char *code;
 	const char *message;
@@ -123,6 +123,11 @@ typedef struct Evidence
 	bool		is_hint;
 	bool		is_unreadable;
 	bool		needs_review;	/* the adapter's rule asks for a person */
+	bool		is_stop;		/* not_sent for good: payguard itself stopped it */
+	bool		is_order_wish;	/* closed: the order's own end, not an attempt's */
+	const char *lease_token;	/* the application's, which proves whose report it is */
+	int64_t		outbox_id;		/* the item that this answers; 0 none ... */
+	int32_t		outbox_epoch;	/* ... under this lease */
 	const char *note;			/* why, for people */
 } Evidence;
 
@@ -130,7 +135,7 @@ typedef struct Evidence
 extern const char *payguard_source_word(EvidenceSource source);
 extern const char *payguard_result_word(EvidenceResult result);
 extern const char *payguard_verdict_word(Verdict verdict);
-extern const char *payguard_mode_word(Mode mode);
+extern const char *payguard_mode_word(GatewayMode mode);
 extern bool payguard_result_read(const char *word, EvidenceResult *result);
 extern bool payguard_source_read(const char *word, EvidenceSource *source);
 extern bool payguard_verdict_read(const char *word, Verdict *verdict);

@@ -29,6 +29,9 @@ typedef enum SignatureAlgorithm
 extern size_t payguard_hmac(SignatureAlgorithm algorithm, const void *key, size_t key_length,
 							const BytesView *parts, int count, unsigned char *code);
 
+/* Plain sha256 of some bytes, without payguard_digest()'s lengths. */
+extern void payguard_sha256(const void *data, size_t length, unsigned char *digest);
+
 /* Do both texts agree?  The time taken does not depend on where they differ. */
 extern bool payguard_equal_constant_time(const void *a, size_t a_length,
 										 const void *b, size_t b_length);

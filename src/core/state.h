@@ -112,6 +112,7 @@ typedef struct GatewayTraits
 	int64_t		send_window;	/* how long what was not sent is sent again */
 	int64_t		pending_lifetime;
 	bool		refund_surplus; /* option surplus 'refund' */
+	char		retry_suffix[8];	/* of references of later attempts ("_r") */
 	int			query_steps;
 	int64_t		query_schedule[QUERY_SCHEDULE_MAX];
 } GatewayTraits;
@@ -122,7 +123,7 @@ typedef struct OrderFacts
 	OrderStatus status;
 	Money		money;
 	bool		close_requested;
-	bool		is_expired;
+	bool		is_refunded;	/* nothing of the counted payment is left */
 } OrderFacts;
 
 typedef struct AttemptFacts
@@ -137,9 +138,9 @@ typedef struct AttemptFacts
 	bool		may_have_left;	/* a send had, or may have had, a prereq count > 0 */
 	bool		reported;		/* the application reported something already */
 	bool		positive_known; /* pending or a provider id was ever told */
+	bool		id_known;		/* the gateway's id of the charge is known */
 	bool		failure_inferred;	/* failed without the gateway saying so */
-	int64_t		created_at;
-	int64_t		first_sent_at;	/* 0: never */
+	int64_t		created_at;		/* bounds the first send from below */
 	int64_t		settles_from;	/* not_found counts from here */
 	int			settled_not_found;	/* earlier not_found facts after settling */
 	int			query_tries;	/* steps of the schedule already used */
@@ -190,7 +191,6 @@ typedef enum NextCall
 #define EVENT_ORDER_REINSTATED		0x0040
 #define EVENT_ORDER_SURPLUS			0x0080
 #define EVENT_ORDER_MISMATCH		0x0100
-#define EVENT_ORDER_NEEDS_REVIEW	0x0200
 
 typedef struct Decision
 {
@@ -202,6 +202,7 @@ typedef struct Decision
 	OrderStatus order_to;
 	PaymentAction payment;
 	bool		close_after;	/* a wished close is done: failed, then closed */
+	bool		keep_wish;		/* close_order: remember that it was asked */
 	NextCall	next;
 	int64_t		next_in;		/* microseconds from now, for the next call */
 	unsigned	events;

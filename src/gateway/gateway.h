@@ -18,6 +18,7 @@
 
 #include "core/evidence.h"
 #include "core/state.h"
+#include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
 typedef struct Adapter Adapter; /* a compiled adapter document; see adapter.h */
@@ -47,7 +48,7 @@ typedef struct Gateway
 	const Adapter *adapter;
 	char	   *adapter_name;
 	char	   *base_url;
-	Mode		mode;
+	GatewayMode		mode;
 	int64		connect_timeout;	/* microseconds */
 	int64		total_timeout;	/* microseconds */
 	int			max_in_flight;	/* 0: the worker's own bound only */
@@ -135,6 +136,9 @@ extern CallRequest *payguard_request_thaw(const bytea *frozen);
 
 /* Headers that authenticate, computed at sending ("Authorization: Bearer ..."). */
 extern List *payguard_request_auth(const Gateway *gateway, const CallRequest *request);
+/* The request as it goes out: the same one, or a copy whose form body holds
+ * the fields that authenticate.  Call it before sending; never store the result. */
+extern const CallRequest *payguard_request_seal(const Gateway *gateway, const CallRequest *request);
 
 /* --- answer.c: no transaction needed; never raises an error --------------- */
 
@@ -218,5 +222,21 @@ extern void payguard_stats_startup_shmem(void);
 extern void payguard_stats_count(const char *gateway, GatewayCounter counter);
 /* Latency of a call, for the histogram. */
 extern void payguard_stats_latency(const char *gateway, int milliseconds);
+
+/* One gateway's counters, for the view gateway_stats. */
+#define GATEWAY_LATENCY_BUCKETS 20	/* bucket i: below 2^i ms; the last: all longer */
+
+typedef struct GatewayStats
+{
+	Oid			database;		/* InvalidOid: the overflow slot of all databases */
+	char		gateway[NAMEDATALEN];
+	uint64		counters[GATEWAY_COUNTERS];
+	uint64		latency[GATEWAY_LATENCY_BUCKETS];
+	uint64		latency_sum;	/* milliseconds */
+} GatewayStats;
+
+/* Slots in use (palloc'd); 0 without preloading. */
+extern int	payguard_stats_read(GatewayStats **stats);
+extern const char *payguard_counter_word(GatewayCounter counter);
 
 #endif							/* PAYGUARD_GATEWAY_H */

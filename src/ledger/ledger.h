@@ -57,6 +57,22 @@ extern uint64 payguard_plan_run(LedgerPlan *plan, Datum *values, const char *nul
  * the isolation level. */
 extern uint64 payguard_plan_read_latest(LedgerPlan *plan, Datum *values, const char *nulls);
 
+/* Columns of the current result by number (from 0); text columns come as
+ * palloc'd C strings, NULL for null. */
+extern char *payguard_row_text(uint64 row, int column);
+extern int64 payguard_row_int64(uint64 row, int column); /* 0 for null */
+extern int32 payguard_row_int32(uint64 row, int column); /* 0 for null */
+extern bool payguard_row_bool(uint64 row, int column); /* false for null */
+extern TimestampTz payguard_row_time(uint64 row, int column, bool *isnull);
+extern Datum payguard_row_datum(uint64 row, int column, bool *isnull);
+
+/* Parameters: text or null. */
+extern Datum payguard_text_param(const char *text, char *null);
+
+/* Words of SQL enum columns to C enums; XX000 for a word that C does not know. */
+extern OrderStatus payguard_order_status_of(const char *word);
+extern AttemptState payguard_attempt_state_of(const char *word);
+
 /* --- instance.c: which copy this is ----------------------------------------- */
 
 extern int64 payguard_origin(void);
@@ -67,7 +83,7 @@ extern void payguard_instance_require(void);
 /* --- outbox.c: alone reads and writes the outbox ------------------------------ */
 
 /* Set by worker/wake.c: an item due at `due` will be committed by this transaction. */
-extern PGDLLIMPORT void (*payguard_outbox_wake_hook) (TimestampTz due);
+extern void (*payguard_outbox_wake_hook) (TimestampTz due);
 
 typedef enum OutboxOp
 {
@@ -147,19 +163,38 @@ extern List *payguard_outbox_lock_orders(List *order_ids);
  * with the SQLSTATE and a review, and the item is put off. */
 extern void payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate);
 
-/* Plan a call, or move a planned one forward; one row for each (op, attempt). */
-extern void payguard_outbox_plan(OutboxOp op, const char *gateway, int64 order_id,
-								 int32 attempt_no, int64 refund_id,
-								 TimestampTz next_run_at, const bytea *request);
+/* A call to plan: one row for each (op, attempt). */
+typedef struct OutboxPlan
+{
+	OutboxOp	op;
+	const char *gateway;
+	int64		order_id;
+	int32		attempt_no;
+	int64		refund_id;		/* 0: none */
+	TimestampTz next_run_at;
+	const bytea *request;		/* frozen bytes, or NULL */
+	int64		own_id;			/* the item whose answer plans this; 0 none ... */
+	int32		own_epoch;		/* ... under this lease */
+} OutboxPlan;
+
+/*
+ * Plan a call, or bring a planned one forward.  A call that is under way is
+ * left alone, unless it is the own item, which is put off to the new time.
+ */
+extern void payguard_outbox_plan(const OutboxPlan *plan);
+/* Send the frozen bytes of an attempt's charge again at that time. */
+extern void payguard_outbox_resend(const OutboxPlan *plan);
 /* Drop what is planned for an attempt. */
 extern void payguard_outbox_drop(int64 order_id, int32 attempt_no);
-/* How many queries of this attempt were tried. */
-extern int32 payguard_outbox_query_tries(int64 order_id, int32 attempt_no);
+/* Steps of the schedule that were used for this attempt. */
+extern int32 payguard_outbox_tries(int64 order_id, int32 attempt_no);
+/* After adopt(): all waiting items belong to this origin; returns how many. */
+extern int64 payguard_outbox_restamp(int64 origin);
 
 /* --- evidence.c: the one door ---------------------------------------------------- */
 
 /* Set by payguard.c to gateway/'s payguard_gateway_traits(). */
-extern PGDLLIMPORT void (*payguard_traits_hook) (const char *gateway, GatewayTraits *traits);
+extern void (*payguard_traits_hook) (const char *gateway, GatewayTraits *traits);
 
 typedef struct EvidenceOutcome
 {
@@ -170,6 +205,7 @@ typedef struct EvidenceOutcome
 	OrderStatus status;			/* after the fact; valid when order_id */
 	int32		attempt_no;		/* 0: none */
 	bool		repeated;		/* the inbox held it already */
+	bool		outbox_dropped; /* nothing is planned for the attempt any more */
 } EvidenceOutcome;
 
 /*
@@ -178,6 +214,15 @@ typedef struct EvidenceOutcome
  * refuses a fact for a business reason.  Raises 40001 unchanged.
  */
 extern void payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome);
+
+/*
+ * Try parked facts again: those of one order, or (0) up to `limit` whose order
+ * was not known.  Returns how many are parked no more.
+ */
+extern int	payguard_retry_parked(int64 order_id, int limit);
+
+/* Hand parked facts that name this new order's reference to the order. */
+extern void payguard_match_parked(int64 order_id, const char *reference, const char *retry_suffix);
 
 /* Store a fact as `parked` without judging it, with the SQLSTATE that its
  * judging met, and put its order (if known) on the review list. */

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * outbox.h
+ *	  What outbox.c and lease.c share; for the ledger only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAYGUARD_OUTBOX_H
+#define PAYGUARD_OUTBOX_H
+
+#include "ledger/ledger.h"
+
+extern const char *payguard_outbox_op_word(OutboxOp op);
+extern OutboxOp payguard_outbox_op_of(const char *word);
+extern void payguard_outbox_delete(int64 id);
+extern void payguard_outbox_rest(int64 id, int32 epoch);
+extern void payguard_outbox_move(int64 id, TimestampTz next_run_at);
+
+#endif							/* PAYGUARD_OUTBOX_H */

@@ -1,0 +1,248 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  How the ledger runs statements: as the tables' owner, with kept plans.
+ *
+ * payguard's functions are SECURITY INVOKER, like any function in the
+ * catalog, and switch to the owner of the tables only while their own
+ * statements run, as foreign-key triggers do.  Every name and operator in a
+ * statement is qualified, or resolved under the search_path that is forced
+ * here, so a caller's search_path means nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+
+#include "commands/extension.h"
+#include "ledger/ledger.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+static Oid	orders_owner(void);
+
+/*
+ * Owner of payguard.orders, which stands for all tables.  The catalog cache
+ * keeps it and drops it by invalidation.  Error 55000 without the extension.
+ */
+static Oid
+orders_owner(void)
+{
+	Oid			namespace_oid = get_namespace_oid("payguard", true);
+	HeapTuple	tuple;
+	Oid			owner;
+
+	tuple = SearchSysCache2(RELNAMENSP, CStringGetDatum("orders"),
+							ObjectIdGetDatum(namespace_oid));
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"payguard\" is not installed in this database"),
+				 errhint("Use CREATE EXTENSION payguard.")));
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * Connect SPI and act as the tables' owner.  An error before the matching
+ * leave is undone by the abort of the (sub)transaction, which restores the
+ * user and SPI's stack.
+ */
+void
+payguard_ledger_enter(LedgerScope *scope)
+{
+	Oid			owner = orders_owner();
+
+	GetUserIdAndSecContext(&scope->save_userid, &scope->save_sec_context);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	SetUserIdAndSecContext(owner,
+						   scope->save_sec_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+}
+
+/*
+ * Undo payguard_ledger_enter().
+ */
+void
+payguard_ledger_leave(const LedgerScope *scope)
+{
+	SetUserIdAndSecContext(scope->save_userid, scope->save_sec_context);
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+}
+
+/*
+ * Is the extension there in this database?  Needs a transaction, no SPI.
+ */
+bool
+payguard_ledger_exists(void)
+{
+	Oid			namespace_oid;
+
+	if (!OidIsValid(get_extension_oid("payguard", true)))
+		return false;
+	namespace_oid = get_namespace_oid("payguard", true);
+	return OidIsValid(namespace_oid) &&
+		OidIsValid(get_relname_relid("outbox", namespace_oid));
+}
+
+/*
+ * Plan the statement when this backend meets it first.  Planning happens
+ * under a search_path of pg_catalog; the plan remembers it for every replan.
+ */
+static void
+prepare_plan(LedgerPlan *plan)
+{
+	int			nest_level = NewGUCNestLevel();
+	SPIPlanPtr	prepared;
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	prepared = SPI_prepare(plan->sql, plan->nargs, plan->argtypes);
+	if (prepared == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+	AtEOXact_GUC(false, nest_level);
+	if (SPI_keepplan(prepared) != 0)
+		elog(ERROR, "SPI_keepplan failed");
+	plan->plan = prepared;
+}
+
+/*
+ * Run a statement with a snapshot of its own; returns the number of rows.
+ * Rows are in SPI_tuptable until the next statement.
+ */
+uint64
+payguard_plan_run(LedgerPlan *plan, Datum *values, const char *nulls)
+{
+	int			rc;
+
+	if (plan->plan == NULL)
+		prepare_plan(plan);
+	rc = SPI_execute_plan(plan->plan, values, nulls, false, 0);
+	if (rc < 0)
+		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(rc));
+	return SPI_processed;
+}
+
+/*
+ * Run a read with the latest snapshot, so that at repeatable read and
+ * serializable it sees what others have committed until now.
+ */
+uint64
+payguard_plan_read_latest(LedgerPlan *plan, Datum *values, const char *nulls)
+{
+	int			rc;
+
+	if (plan->plan == NULL)
+		prepare_plan(plan);
+	if (!IsolationUsesXactSnapshot())
+		return payguard_plan_run(plan, values, nulls);
+
+	/* what this transaction wrote itself must be visible, too */
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetLatestSnapshot());
+	rc = SPI_execute_snapshot(plan->plan, values, nulls, GetActiveSnapshot(),
+							  InvalidSnapshot, true, false, 0);
+	PopActiveSnapshot();
+	if (rc < 0)
+		elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(rc));
+	return SPI_processed;
+}
+
+/*
+ * A column of the current result as it is.
+ */
+Datum
+payguard_row_datum(uint64 row, int column, bool *isnull)
+{
+	Assert(row < SPI_processed);
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column + 1, isnull);
+}
+
+/*
+ * A column as text, whatever its type; NULL for null.
+ */
+char *
+payguard_row_text(uint64 row, int column)
+{
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column + 1);
+}
+
+int64
+payguard_row_int64(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		datum = payguard_row_datum(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(datum);
+}
+
+int32
+payguard_row_int32(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		datum = payguard_row_datum(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt32(datum);
+}
+
+bool
+payguard_row_bool(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		datum = payguard_row_datum(row, column, &isnull);
+
+	return isnull ? false : DatumGetBool(datum);
+}
+
+TimestampTz
+payguard_row_time(uint64 row, int column, bool *isnull)
+{
+	Datum		datum = payguard_row_datum(row, column, isnull);
+
+	return *isnull ? 0 : DatumGetTimestampTz(datum);
+}
+
+/*
+ * A text parameter; sets its mark in SPI's array of nulls.
+ */
+Datum
+payguard_text_param(const char *text, char *null)
+{
+	*null = text == NULL ? 'n' : ' ';
+	return text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
+}
+
+/*
+ * The word of an enum column that C must know.
+ */
+OrderStatus
+payguard_order_status_of(const char *word)
+{
+	OrderStatus status;
+
+	if (word == NULL || !payguard_order_read(word, &status))
+		elog(ERROR, "unrecognized order status \"%s\"", word ? word : "null");
+	return status;
+}
+
+AttemptState
+payguard_attempt_state_of(const char *word)
+{
+	AttemptState state;
+
+	if (word == NULL || !payguard_attempt_read(word, &state))
+		elog(ERROR, "unrecognized attempt state \"%s\"", word ? word : "null");
+	return state;
+}
