@@ -133,7 +133,7 @@ const CheckRule payguard_money_rules[] = {
 		" WHERE f.state <> 'failed'"
 		" GROUP BY p.gateway, p.provider_id, p.order_id, p.amount"
 		" HAVING sum(f.amount) > p.amount"
-		/* a fact of the gateway's own refund is booked all the same, with a review */
+		/* an external one is a fact, booked all the same with a review */
 		" AND NOT (bool_or(f.external)"
 		"  AND (EXISTS (SELECT FROM payguard.reviews r WHERE r.order_id = p.order_id)"
 		"   OR EXISTS (SELECT FROM payguard.evidence e WHERE e.order_id = p.order_id AND e.source = 'operator')))"

@@ -11,9 +11,9 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "api/inspect.h"
+#include "api/argument.h"
 #include "catalog/pg_type.h"
-#include "core/errcode.h"
+#include "core/key.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "ledger/ledger.h"
@@ -39,38 +39,13 @@ static LedgerPlan read_order_status = {
 };
 
 /*
- * The argument `reference`, which must not be null.
- */
-Datum
-payguard_inspect_reference(FunctionCallInfo fcinfo)
-{
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("reference must not be null"),
-				 errhint("Give the reference that payguard.create_order() returned.")));
-	return PG_GETARG_DATUM(0);
-}
-
-/*
- * PG002 for a reference that no order has.
- */
-void
-payguard_inspect_no_order(Datum reference)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PAYGUARD_NO_SUCH_ORDER),
-			 errmsg("there is no order \"%s\"", TextDatumGetCString(reference)),
-			 errhint("Give the reference that payguard.create_order() returned; upper and lower case differ.")));
-}
-
-/*
  * order_status(reference)
  */
 Datum
 payguard_order_status(PG_FUNCTION_ARGS)
 {
-	Datum		reference = payguard_inspect_reference(fcinfo);
+	char	   *reference = payguard_argument_text(fcinfo, 0, "reference", REFERENCE_MAX_LENGTH);
+	Datum		values[1] = {CStringGetTextDatum(reference)};
 	TupleDesc	desc;
 	HeapTuple	tuple = NULL;
 	LedgerScope scope;
@@ -80,11 +55,11 @@ payguard_order_status(PG_FUNCTION_ARGS)
 	desc = BlessTupleDesc(desc);
 
 	payguard_ledger_enter(&scope);
-	if (payguard_plan_run(&read_order_status, &reference, NULL) > 0)
+	if (payguard_plan_run(&read_order_status, values, NULL) > 0)
 		tuple = SPI_copytuple(SPI_tuptable->vals[0]);
 	payguard_ledger_leave(&scope);
 
 	if (tuple == NULL)
-		payguard_inspect_no_order(reference);
+		payguard_no_such_order(reference);
 	PG_RETURN_DATUM(heap_copy_tuple_as_datum(tuple, desc));
 }

@@ -11,10 +11,9 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "api/argument.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
-#include "core/errcode.h"
-#include "core/redact.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "gateway/builtin.h"
@@ -61,24 +60,18 @@ static const AccessKind access_kinds[] = {
 static char *
 read_reason(FunctionCallInfo fcinfo, int argument)
 {
-	char	   *reason;
+	char	   *reason = payguard_argument_prose(fcinfo, argument, "reason");
 
-	if (PG_ARGISNULL(argument))
+	if (reason == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("reason must not be null"),
+				 errmsg("\"reason\" must not be null"),
 				 errhint("Say in a few words why; it is kept with your name.")));
-	reason = text_to_cstring(PG_GETARG_TEXT_PP(argument));
-	if (strspn(reason, " \t\r\n") == strlen(reason))
+	if (reason[strspn(reason, " \t\r\n")] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("reason must not be blank"),
+				 errmsg("\"reason\" must not be blank"),
 				 errhint("Say in a few words why; it is kept with your name.")));
-	if (payguard_has_card_number(reason, strlen(reason)))
-		ereport(ERROR,
-				(errcode(ERRCODE_PAYGUARD_CARD_DATA),
-				 errmsg("reason contains a card number"),
-				 errhint("Give the reason without it.")));
 	return reason;
 }
 
@@ -182,7 +175,7 @@ payguard_grant_access(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("role and access must not be null"),
+				 errmsg("\"role\" and \"access\" must not be null"),
 				 errhint("Name a role and one of \"application\", \"callback\", \"operator\" and \"monitor\".")));
 	role = GetUserNameFromId(PG_GETARG_OID(0), false);
 	kind = find_access_kind(text_to_cstring(PG_GETARG_TEXT_PP(1)));
@@ -212,7 +205,7 @@ payguard_adapter(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("name must not be null"),
+				 errmsg("\"name\" must not be null"),
 				 errhint("Name an adapter, such as \"stripe\".")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	for (builtin = payguard_builtin_adapters; builtin->name; builtin++)

@@ -12,8 +12,9 @@
  */
 #include "postgres.h"
 
-#include "api/inspect.h"
+#include "api/argument.h"
 #include "catalog/pg_type.h"
+#include "core/key.h"
 #include "core/settings.h"
 #include "core/state.h"
 #include "funcapi.h"
@@ -33,8 +34,8 @@ PG_FUNCTION_INFO_V1(payguard_why);
 #define STORY_OF_ORDER \
 	"SELECT o.created_at AS at, 1 AS rank, o.id AS id, 'order' AS what," \
 	" format('made: %s %s', o.amount, o.currency)" \
-	" || coalesce(format(', customer \"%s\"', o.customer), '')" \
-	" || coalesce(format(', product \"%s\"', o.product), '')" \
+	" || coalesce(', customer \"' || o.customer || '\"', '')" \
+	" || coalesce(', product \"' || o.product || '\"', '')" \
 	" || CASE WHEN o.once THEN ', to be bought once' ELSE '' END" \
 	" || coalesce(', to be paid until ' || to_char(o.expires_at, " TIME_FORMAT "), '') AS detail" \
 	" FROM payguard.orders o WHERE o.id = $1" \
@@ -102,8 +103,8 @@ PG_FUNCTION_INFO_V1(payguard_why);
 	"   'id \"' || e.provider_id || '\"'," \
 	"   'code ' || e.code," \
 	"   'message \"' || left(e.message, 200) || '\"'," \
-	"   'HTTP ' || nullif(e.transport ->> 'http_status', '0')," \
-	"   'curl error ' || nullif(e.transport ->> 'curl_code', '0')," \
+	"   'HTTP ' || nullif(e.transport ->> 'http', '0')," \
+	"   'curl error ' || nullif(e.transport ->> 'curl', '0')," \
 	"   (e.transport ->> 'ms') || ' ms'," \
 	"   'happened ' || to_char(e.occurred_at, " TIME_FORMAT ")," \
 	"   CASE WHEN e.deliveries > 1 THEN 'delivered ' || e.deliveries || ' times' END)" \
@@ -123,7 +124,7 @@ PG_FUNCTION_INFO_V1(payguard_why);
 	" UNION ALL SELECT f.created_at, 6, f.id, 'refund'," \
 	" format('refund %s of %s from charge \"%s\" ', f.id, f.amount, f.charge_id)" \
 	" || CASE WHEN f.external THEN 'was made at the gateway itself' ELSE 'was requested' END" \
-	" || coalesce(format(' (%s)', f.reason), '') || '; now ' || f.state" \
+	" || coalesce(' (' || f.reason || ')', '') || '; now ' || f.state" \
 	" FROM payguard.refunds f WHERE f.order_id = $1"
 
 #define STORY_OF_EVENTS \
@@ -174,7 +175,7 @@ typedef struct OrderHead
 	int64		id;
 	OrderStatus status;
 	TimestampTz expires_at;		/* DT_NOEND: never */
-	bool		by_application; /* the latest attempt is called by the application */
+	bool		by_application; /* the application calls the latest attempt */
 	TimestampTz lease_until;	/* of the latest attempt; DT_NOBEGIN: none */
 	char	   *review;			/* reasons, or NULL */
 } OrderHead;
@@ -221,14 +222,15 @@ add_row(ReturnSetInfo *result, TimestampTz at, const char *what, const char *det
  * The order's state, as far as the last rows need it; false if there is none.
  */
 static bool
-read_order_head(Datum reference, OrderHead *head)
+read_order_head(const char *reference, OrderHead *head)
 {
+	Datum		values[1] = {CStringGetTextDatum(reference)};
 	HeapTuple	tuple;
 	TupleDesc	desc;
 	Datum		value;
 	bool		is_null;
 
-	if (payguard_plan_run(&read_head, &reference, NULL) == 0)
+	if (payguard_plan_run(&read_head, values, NULL) == 0)
 		return false;
 	tuple = SPI_tuptable->vals[0];
 	desc = SPI_tuptable->tupdesc;
@@ -249,14 +251,14 @@ read_order_head(Datum reference, OrderHead *head)
  * Everything that happened.
  */
 static void
-tell_story(ReturnSetInfo *result, const OrderHead *head, Datum reference)
+tell_story(ReturnSetInfo *result, const OrderHead *head, const char *reference)
 {
 	Datum		values[2];
 	uint64		count;
 	uint64		i;
 
 	values[0] = Int64GetDatum(head->id);
-	values[1] = reference;
+	values[1] = CStringGetTextDatum(reference);
 	count = payguard_plan_run(&read_story, values, NULL);
 	for (i = 0; i < count; i++)
 	{
@@ -418,7 +420,7 @@ tell_outlook(ReturnSetInfo *result, const OrderHead *head)
 Datum
 payguard_why(PG_FUNCTION_ARGS)
 {
-	Datum		reference = payguard_inspect_reference(fcinfo);
+	char	   *reference = payguard_argument_text(fcinfo, 0, "reference", REFERENCE_MAX_LENGTH);
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	LedgerScope scope;
 	OrderHead	head;
@@ -426,7 +428,7 @@ payguard_why(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	payguard_ledger_enter(&scope);
 	if (!read_order_head(reference, &head))
-		payguard_inspect_no_order(reference);
+		payguard_no_such_order(reference);
 	tell_story(result, &head, reference);
 	tell_outlook(result, &head);
 	payguard_ledger_leave(&scope);

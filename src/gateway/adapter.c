@@ -73,7 +73,7 @@ payguard_adapter_nearest(const char *name)
 	const char *names[64];
 	int			count;
 
-	for (count = 0; count < lengthof(names) && payguard_builtin_adapters[count].name; count++)
+	for (count = 0; count < (int) lengthof(names) && payguard_builtin_adapters[count].name; count++)
 		names[count] = payguard_builtin_adapters[count].name;
 	return payguard_nearest_word(name, names, count);
 }

@@ -215,6 +215,11 @@ payguard_request_render(const Gateway *gateway, const CallFacts *facts)
 
 	if (op == NULL)
 		refuse_call(gateway, facts);
+	if (gateway->base_url[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_PAYGUARD_GATEWAY),
+				 errmsg("gateway \"%s\" has no base_url", gateway->name),
+				 errhint("Set the option base_url of server \"%s\".", gateway->name)));
 	scope.gateway = gateway;
 	scope.facts = facts;
 	check_amount(&scope, op);

@@ -80,24 +80,59 @@ static const NamedRule evidence_rules[] = {
 static const NamedRule no_rules[] = {{NULL, COLUMN_FREE}};
 
 static GuardedTable tables[] = {
-	{.name = "orders", .noun = "order", .label_column = "reference",
-		.state_column = "status", .check_move = payguard_guard_order_move, .rules = order_rules,
-	.hint = "Orders move by payguard.claim_order() and by evidence: payguard.record_attempt(), payguard.apply_callback(), payguard.close_order() or payguard.resolve_order()."},
-	{.name = "attempts", .noun = "attempt", .label_column = "gateway_reference",
-		.state_column = "state", .check_move = payguard_guard_attempt_move, .rules = attempt_rules,
-	.hint = "Attempts move by evidence: payguard.record_attempt(), payguard.apply_callback(), payguard.close_attempt() or payguard.resolve_order()."},
-	{.name = "payments", .noun = "payment", .label_column = "provider_id",
-		.state_column = "state", .check_move = payguard_guard_payment_move, .rules = payment_rules,
-	.hint = "Payments are booked by evidence: payguard.record_attempt(), payguard.apply_callback() or payguard.resolve_order()."},
-	{.name = "refunds", .noun = "refund", .label_column = "id",
-		.state_column = "state", .check_move = payguard_guard_refund_move, .rules = refund_rules,
-	.hint = "Refunds are made by payguard.request_refund() and move by evidence: payguard.record_attempt(), payguard.apply_callback() or payguard.resolve_refund()."},
-	{.name = "evidence", .noun = "evidence", .label_column = "id",
-		.default_rule = COLUMN_FIXED, .rules = evidence_rules,
-	.hint = "Facts stay as they were learned.  To judge one anew use payguard.resolve_evidence()."},
-	{.name = "events", .noun = "event", .label_column = "aggregateid", .label_column2 = "type",
-		.default_rule = COLUMN_FIXED, .rules = no_rules,
-	.hint = "Events are written once, for followers to read."},
+	{
+		.name = "orders",
+		.noun = "order",
+		.label_column = "reference",
+		.state_column = "status",
+		.check_move = payguard_guard_order_move,
+		.rules = order_rules,
+		.hint = "Orders move by payguard.claim_order() and by evidence: payguard.record_attempt(), payguard.apply_callback(), payguard.close_order() or payguard.resolve_order()."
+	},
+	{
+		.name = "attempts",
+		.noun = "attempt",
+		.label_column = "gateway_reference",
+		.state_column = "state",
+		.check_move = payguard_guard_attempt_move,
+		.rules = attempt_rules,
+		.hint = "Attempts move by evidence: payguard.record_attempt(), payguard.apply_callback(), payguard.close_attempt() or payguard.resolve_order()."
+	},
+	{
+		.name = "payments",
+		.noun = "payment",
+		.label_column = "provider_id",
+		.state_column = "state",
+		.check_move = payguard_guard_payment_move,
+		.rules = payment_rules,
+		.hint = "Payments are booked by evidence: payguard.record_attempt(), payguard.apply_callback() or payguard.resolve_order()."
+	},
+	{
+		.name = "refunds",
+		.noun = "refund",
+		.label_column = "id",
+		.state_column = "state",
+		.check_move = payguard_guard_refund_move,
+		.rules = refund_rules,
+		.hint = "Refunds are made by payguard.request_refund() and move by evidence: payguard.record_attempt(), payguard.apply_callback() or payguard.resolve_refund()."
+	},
+	{
+		.name = "evidence",
+		.noun = "evidence",
+		.label_column = "id",
+		.default_rule = COLUMN_FIXED,
+		.rules = evidence_rules,
+		.hint = "Facts stay as they were learned.  To judge one anew use payguard.resolve_evidence()."
+	},
+	{
+		.name = "events",
+		.noun = "event",
+		.label_column = "aggregateid",
+		.label_column2 = "type",
+		.default_rule = COLUMN_FIXED,
+		.rules = no_rules,
+		.hint = "Events are written once, for followers to read."
+	}
 };
 
 /*
@@ -270,8 +305,8 @@ is_promotion(const RowChange *row)
 }
 
 /*
- * May an order's gateway change?  Only until a claim has settled on one: a
- * created order has none yet, a failed one may try another.
+ * May an order's gateway change?  A claim settles on one, and after a failure
+ * on another; a fact may tell that of an order that had none.
  */
 static bool
 is_being_claimed(const RowChange *row)
@@ -309,7 +344,7 @@ column_may_change(const RowChange *row, AttrNumber attno)
 		case COLUMN_PROMOTED:
 			return is_promotion(row);
 		case COLUMN_GATEWAY:
-			return is_being_claimed(row);
+			return old->tts_isnull[index] || is_being_claimed(row);
 	}
 	return false;				/* keep compiler quiet */
 }

@@ -24,8 +24,8 @@ typedef enum ColumnRule
 	COLUMN_FIXED,				/* never changes */
 	COLUMN_FILLED,				/* once, from null to a value */
 	COLUMN_RISING,				/* an integer that never falls */
-	COLUMN_PROMOTED,			/* only while a mismatch becomes the counted payment */
-	COLUMN_GATEWAY				/* of an order: only while it is claimed */
+	COLUMN_PROMOTED,			/* only while a mismatch becomes counted */
+	COLUMN_GATEWAY				/* of an order: from null, or by a claim */
 } ColumnRule;
 
 typedef struct NamedRule

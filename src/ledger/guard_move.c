@@ -62,10 +62,11 @@ decision_changed(const RowChange *row)
 
 /*
  * Read what the evidence in decided_by says.  Returns NULL when it serves as
- * proof for rows of this order, else a sentence that says why not.
+ * proof for rows of this order, else a sentence that says why not.  It must
+ * be another than before, unless one fact may lead through both states.
  */
 static const char *
-read_evidence(const RowChange *row, int64 order_id, EvidenceResult *result)
+read_evidence(const RowChange *row, int64 order_id, bool may_repeat, EvidenceResult *result)
 {
 	int			index = row->table->decided_attno - 1;
 	Datum		values[1];
@@ -78,7 +79,7 @@ read_evidence(const RowChange *row, int64 order_id, EvidenceResult *result)
 	if (row->new->tts_isnull[index])
 		return "Its column \"decided_by\" names no evidence.";
 	id = DatumGetInt64(row->new->tts_values[index]);
-	if (!decision_changed(row))
+	if (!may_repeat && !decision_changed(row))
 		return psprintf("Its column \"decided_by\" still names evidence %lld, which decided an earlier state.", id);
 
 	values[0] = row->new->tts_values[index];
@@ -136,6 +137,17 @@ proves_order_move(EvidenceResult result, OrderStatus from, OrderStatus to)
 }
 
 /*
+ * Is this a move that one fact may make right after another: failed and then
+ * closed as was wished, or paid and reversed at once?
+ */
+static bool
+is_second_step(OrderStatus from, OrderStatus to)
+{
+	return (from == ORDER_FAILED && to == ORDER_CLOSED) ||
+		(from == ORDER_PAID && to == ORDER_REVERSED);
+}
+
+/*
  * Rules of an order's status, number of attempts and decided_by.
  */
 void
@@ -166,7 +178,7 @@ payguard_guard_order_move(const RowChange *row)
 	}
 	if (to == ORDER_CREATED || to == ORDER_PROCESSING || to == ORDER_UNKNOWN)
 		return;
-	why = read_evidence(row, int64_of(row, row->new, "id"), &result);
+	why = read_evidence(row, int64_of(row, row->new, "id"), is_second_step(from, to), &result);
 	if (why == NULL && !proves_order_move(result, from, to))
 		why = not_proven(row, result, to_word);
 	if (why)
@@ -195,7 +207,7 @@ payguard_guard_attempt_move(const RowChange *row)
 		refuse_move(row, from_word, to_word, NULL);
 	if (to != ATTEMPT_SUCCEEDED && to != ATTEMPT_FAILED && to != ATTEMPT_SURPLUS)
 		return;
-	why = read_evidence(row, int64_of(row, row->new, "order_id"), &result);
+	why = read_evidence(row, int64_of(row, row->new, "order_id"), false, &result);
 	if (why == NULL && !payguard_result_proves_attempt(result, to))
 		why = not_proven(row, result, to_word);
 	if (why)
@@ -244,7 +256,7 @@ payguard_guard_refund_move(const RowChange *row)
 		refuse_move(row, from_word, to_word, NULL);
 	if (to != REFUND_SUCCEEDED && to != REFUND_FAILED)
 		return;
-	why = read_evidence(row, int64_of(row, row->new, "order_id"), &result);
+	why = read_evidence(row, int64_of(row, row->new, "order_id"), false, &result);
 	if (why == NULL && (to == REFUND_SUCCEEDED
 						? result != EVIDENCE_RESULT_SUCCEEDED
 						: !payguard_result_proves_attempt(result, ATTEMPT_FAILED)))

@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * callback.c
+ *	  apply_callback and verify_callback.
+ *
+ * What is refused or ignored is counted and not stored.  What is signed is
+ * stored before it is acknowledged: judging it runs in a subtransaction, and
+ * a fact whose judging fails is parked with the SQLSTATE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "api/argument.h"
+#include "compat.h"
+#include "core/errcode.h"
+#include "funcapi.h"
+#include "gateway/gateway.h"
+#include "ledger/ledger.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/resowner.h"
+
+#define NAME_MAX_LENGTH		200
+#define URL_MAX_LENGTH		2000
+#define BODY_MAX_SIZE		(1024 * 1024)
+
+PG_FUNCTION_INFO_V1(payguard_apply_callback);
+PG_FUNCTION_INFO_V1(payguard_verify_callback);
+
+/* The arguments that both functions share. */
+typedef struct CallbackCall
+{
+	const Gateway *gateway;
+	Jsonb	   *headers;
+	bytea	   *body;
+	char	   *url;
+} CallbackCall;
+
+/*
+ * Read and check them; USAGE on the gateway is the caller's.
+ */
+static void
+read_arguments(FunctionCallInfo fcinfo, CallbackCall *call)
+{
+	char	   *name = payguard_argument_text(fcinfo, 0, "gateway", NAME_MAX_LENGTH);
+
+	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" must not be null", PG_ARGISNULL(1) ? "headers" : "body")));
+	call->headers = PG_GETARG_JSONB_P(1);
+	if (!JB_ROOT_IS_OBJECT(call->headers))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"headers\" must be a JSON object"),
+				 errhint("Pass the request's headers as {\"name\": \"value\", ...}.")));
+	call->body = PG_GETARG_BYTEA_PP(2);
+	if (VARSIZE_ANY_EXHDR(call->body) > BODY_MAX_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"body\" is too large"),
+				 errdetail("It has %zu bytes; at most %d are allowed.",
+						   (size_t) VARSIZE_ANY_EXHDR(call->body), BODY_MAX_SIZE)));
+	call->body = PG_GETARG_BYTEA_P(2);
+	call->url = PG_ARGISNULL(3) ? NULL :
+		payguard_argument_optional_text(fcinfo, 3, "url", URL_MAX_LENGTH);
+	call->gateway = payguard_gateway_get(name, true, false);
+}
+
+/*
+ * An error that says nothing about the fact: the caller repeats the call.
+ */
+static bool
+is_transient(int sqlstate)
+{
+	switch (ERRCODE_TO_CATEGORY(sqlstate))
+	{
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* serialization, deadlock */
+		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* out of resources */
+		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* lock timeouts */
+		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancel, shutdown */
+		case MAKE_SQLSTATE('5', '8', '0', '0', '0'):	/* input, output */
+		case MAKE_SQLSTATE('2', '5', '0', '0', '0'):	/* read-only, ended transaction */
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Judge one fact in a subtransaction.  Returns 0, or the SQLSTATE that its
+ * judging met; transient errors are raised again.
+ */
+static int
+judge_in_subtransaction(const Evidence *evidence, EvidenceOutcome *outcome)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile int sqlstate = 0;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		LedgerScope scope;
+
+		payguard_ledger_enter(&scope);
+		payguard_apply_evidence(evidence, outcome);
+		if (outcome->reference != NULL)
+			outcome->reference = MemoryContextStrdup(context, outcome->reference);
+		payguard_ledger_leave(&scope);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (is_transient(error->sqlerrcode))
+			ReThrowError(error);
+		sqlstate = error->sqlerrcode;
+		ereport(LOG,
+				(errcode(sqlstate),
+				 errmsg("payguard: a callback of gateway \"%s\" could not be judged and is parked: %s",
+						evidence->gateway, error->message),
+				 errhidestmt(true), errhidecontext(true)));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return sqlstate;
+}
+
+/*
+ * Store one item; the fact is kept even when its judging fails.
+ */
+static void
+store_item(const Evidence *evidence, EvidenceOutcome *outcome)
+{
+	int			sqlstate = judge_in_subtransaction(evidence, outcome);
+	MemoryContext context = CurrentMemoryContext;
+	LedgerScope scope;
+
+	if (sqlstate == 0)
+		return;
+	payguard_ledger_enter(&scope);
+	payguard_park_evidence(evidence, sqlstate, outcome);
+	if (outcome->reference != NULL)
+		outcome->reference = MemoryContextStrdup(context, outcome->reference);
+	outcome->order_id = 0;		/* its status is not told */
+	payguard_ledger_leave(&scope);
+}
+
+/*
+ * One row of the result.
+ */
+static void
+put_row(ReturnSetInfo *rsinfo, const char *verdict, int http_status, const char *response_body,
+		const EvidenceOutcome *outcome)
+{
+	Datum		values[6];
+	bool		nulls[6] = {false};
+
+	values[0] = CStringGetTextDatum(verdict);
+	values[1] = Int32GetDatum(http_status);
+	values[2] = CStringGetTextDatum(response_body != NULL ? response_body : "");
+	nulls[3] = outcome == NULL || outcome->reference == NULL;
+	values[3] = nulls[3] ? (Datum) 0 : CStringGetTextDatum(outcome->reference);
+	nulls[4] = outcome == NULL || outcome->order_id == 0;
+	values[4] = nulls[4] ? (Datum) 0 : CStringGetTextDatum(payguard_order_word(outcome->status));
+	nulls[5] = outcome == NULL || outcome->evidence_id == 0;
+	values[5] = Int64GetDatum(nulls[5] ? 0 : outcome->evidence_id);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * apply_callback(gateway, headers, body, url)
+ *
+ * body is the request's raw bytes.  Answer the gateway with http_status and
+ * response_body after COMMIT.  Errors: 22004, 22023 for bad arguments, PG004
+ * for a gateway that is not configured or has no webhook secret, 42501
+ * without USAGE on it.  The commit is flushed when something was stored.
+ */
+Datum
+payguard_apply_callback(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	CallbackCall call;
+	WebhookReading *reading;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	read_arguments(fcinfo, &call);
+	reading = payguard_webhook_read(call.gateway, call.headers, call.body, call.url,
+									GetCurrentTimestamp());
+	foreach(lc, reading->items)
+	{
+		WebhookItem *item = lfirst(lc);
+		EvidenceOutcome outcome;
+
+		switch (item->outcome)
+		{
+			case WEBHOOK_REFUSED:
+				payguard_stats_count(call.gateway->name, COUNTER_CALLBACKS_REFUSED);
+				put_row(rsinfo, "refused", reading->refuse_status, NULL, NULL);
+				break;
+			case WEBHOOK_IGNORED:
+				payguard_stats_count(call.gateway->name, COUNTER_CALLBACKS_IGNORED);
+				put_row(rsinfo, "ignored", reading->ack_status, reading->ack_body, NULL);
+				break;
+			case WEBHOOK_UNREADABLE:
+			case WEBHOOK_EVIDENCE:
+				item->evidence->received_at = GetCurrentTimestamp();
+				item->evidence->is_unreadable = item->outcome == WEBHOOK_UNREADABLE;
+				store_item(item->evidence, &outcome);
+				ForceSyncCommit();
+				payguard_stats_count(call.gateway->name, COUNTER_CALLBACKS);
+				put_row(rsinfo, payguard_verdict_word(outcome.verdict), reading->ack_status,
+						reading->ack_body, &outcome);
+				break;
+		}
+	}
+	return (Datum) 0;
+}
+
+/*
+ * verify_callback(gateway, headers, body, url, at)
+ *
+ * A dry run by the clock `at`: nothing is stored or counted.  Of a batch the
+ * first item is told.  Errors as for apply_callback.
+ */
+Datum
+payguard_verify_callback(PG_FUNCTION_ARGS)
+{
+	CallbackCall call;
+	WebhookReading *reading;
+	WebhookItem *item;
+	const Evidence *evidence;
+	Datum		values[6];
+	bool		nulls[6] = {false};
+	const char *texts[5] = {NULL};
+
+	read_arguments(fcinfo, &call);
+	if (PG_ARGISNULL(4))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" must not be null", "at")));
+	reading = payguard_webhook_read(call.gateway, call.headers, call.body, call.url,
+									PG_GETARG_TIMESTAMPTZ(4));
+	item = linitial(reading->items);
+	evidence = item->evidence;
+
+	values[0] = BoolGetDatum(item->outcome != WEBHOOK_REFUSED);
+	texts[0] = item->reason;
+	if (evidence != NULL)
+	{
+		texts[1] = evidence->event_id;
+		texts[2] = evidence->event_type;
+		texts[3] = evidence->gateway_reference;
+		texts[4] = item->outcome == WEBHOOK_EVIDENCE ? payguard_result_word(evidence->result) : NULL;
+	}
+	for (int i = 0; i < 5; i++)
+	{
+		nulls[i + 1] = texts[i] == NULL;
+		values[i + 1] = nulls[i + 1] ? (Datum) 0 : CStringGetTextDatum(texts[i]);
+	}
+	return payguard_result_row(fcinfo, values, nulls);
+}

@@ -1,0 +1,674 @@
+/*-------------------------------------------------------------------------
+ *
+ * batch.c
+ *	  The worker's transactions: T2 of calls that have ended, T1 of new ones.
+ *
+ * Up to 64 outcomes and the next leases share one transaction: outcomes
+ * first, their orders locked in sorted order, those that somebody else holds
+ * left for the next batch.  When it fails, each outcome gets a transaction of
+ * its own, and one that fails alone is stored unjudged.  An outcome stays in
+ * memory until the transaction that books it has committed.
+ *
+ * A gateway whose room is smaller than the batch gets a take of its own, so
+ * that none is handed more than it has slots, tokens or probes for.
+ *
+ * Calls begin only after the commit, which the outbox has asked to be
+ * flushed.  No transaction is open when a function of this file returns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "core/settings.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "worker/batch.h"
+
+/* Wait this long for orders that somebody else holds. */
+#define SKIPPED_WAIT		(INT64CONST(20) * 1000)
+/* Takes that meet a gateway for the first time are tried again. */
+#define MAX_ROUNDS			10
+
+/* Seconds between attempts when the ledger cannot be written. */
+#define LAST_BACKOFF		60
+
+/* How far the transaction had come when it failed. */
+typedef enum BatchStage
+{
+	STAGE_BOOK,
+	STAGE_TAKE,
+	STAGE_COMMIT
+} BatchStage;
+
+/* One transaction. */
+typedef struct Batch
+{
+	Worker	   *worker;
+	List	   *outcomes;		/* of Call *: to be booked */
+	bool		take;			/* lease, too */
+
+	BatchStage	stage;
+	List	   *booked;			/* of Call *: booked if this commits */
+	List	   *items;			/* of OutboxItem *: leased if this commits */
+	bool		must_repeat;	/* a gateway turned out to have less room */
+	bool		more;
+	TimestampTz next_due;
+	TimestampTz low_water;
+} Batch;
+
+/* --- transactions -------------------------------------------------------- */
+
+/*
+ * Begin a transaction with a snapshot.
+ */
+void
+payguard_batch_begin(const char *activity)
+{
+	/* else now() and the statistics would show the worker's start */
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	/* raised from off, and never lowered from what is stronger */
+	if (synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+		(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+/*
+ * Commit; from here on what was done is durable.
+ */
+void
+payguard_batch_commit(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	/* autovacuum learns of a worker's changes by nothing else */
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * After an error: abort the transaction and hand out the error.
+ */
+ErrorData *
+payguard_batch_abort(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	HOLD_INTERRUPTS();
+	QueryCancelPending = false;
+	AbortCurrentTransaction();
+	FlushErrorState();
+	RESUME_INTERRUPTS();
+	MemoryContextSwitchTo(context);
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	return error;
+}
+
+/*
+ * One log line about a failed transaction.  The error's detail and statement
+ * stay out of the log, since they may quote values.
+ */
+static void
+tell_failure(const char *what, const ErrorData *error)
+{
+	ereport(LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("payguard could not %s: %s", what, error->message),
+			 errdetail("The SQLSTATE is %s.", unpack_sql_state(error->sqlerrcode))));
+}
+
+/* --- T2: outcomes ---------------------------------------------------------- */
+
+/*
+ * Is the order among those that could be locked?
+ */
+static bool
+is_locked(List *locked, int64 order_id)
+{
+	ListCell   *lc;
+
+	foreach(lc, locked)
+		if (*(int64 *) lfirst(lc) == order_id)
+			return true;
+	return false;
+}
+
+/*
+ * Book the outcomes whose orders can be locked.
+ */
+static void
+book_outcomes(Batch *batch)
+{
+	List	   *order_ids = NIL;
+	List	   *locked;
+	ListCell   *lc;
+
+	if (batch->outcomes == NIL)
+		return;
+	foreach(lc, batch->outcomes)
+		order_ids = lappend(order_ids, &((Call *) lfirst(lc))->item.order_id);
+	locked = payguard_outbox_lock_orders(order_ids);
+	foreach(lc, batch->outcomes)
+	{
+		Call	   *call = lfirst(lc);
+
+		if (!is_locked(locked, call->item.order_id))
+			continue;
+		payguard_outbox_answer(&call->item, call->evidence);
+		batch->booked = lappend(batch->booked, call);
+	}
+}
+
+/* --- T1: leases ------------------------------------------------------------ */
+
+/*
+ * For the outbox: how long may a call take?
+ */
+static int64
+read_total_timeout(const char *gateway)
+{
+	Lane	   *lane = payguard_lane_find(gateway);
+
+	payguard_lane_check(lane);
+	/* a gateway that cannot be called is noticed before the commit */
+	return lane->current == NULL ? 0 : lane->current->gateway->total_timeout;
+}
+
+/*
+ * Ids of all calls that are not over for the ledger, and of what this
+ * transaction has leased: a take must not see them again.
+ */
+static List *
+list_in_flight(const Batch *batch)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, batch->worker->calls)
+		result = lappend(result, &((Call *) lfirst(lc))->item.id);
+	foreach(lc, batch->items)
+		result = lappend(result, &((OutboxItem *) lfirst(lc))->id);
+	return result;
+}
+
+/*
+ * One take: items of all gateways but the closed ones.
+ */
+static void
+take_items(Batch *batch, int limit, List *closed)
+{
+	OutboxTake	take = {0};
+	TimestampTz since = batch->worker->low_water;
+
+	take.limit = limit;
+	take.closed_gateways = closed;
+	take.in_flight = list_in_flight(batch);
+	take.since = since;
+	take.lease_margin = (int64) payguard_lease_margin * 1000;
+	take.total_timeout = read_total_timeout;
+	take.next_due = DT_NOEND;
+	take.low_water = DT_NOBEGIN;
+	payguard_outbox_take(&take);
+
+	batch->items = list_concat(batch->items, take.items);
+	batch->next_due = Min(batch->next_due, take.next_due);
+	batch->low_water = Min(batch->low_water, take.low_water);
+	if (take.more && take.items != NIL)
+		batch->more = true;
+	else if (take.more || take.low_water <= since)
+		/* orders are held by others: these items wait a little */
+		batch->next_due = Min(batch->next_due, GetCurrentTimestamp() + SKIPPED_WAIT);
+}
+
+/*
+ * Names of all lanes but this one.
+ */
+static List *
+list_other_lanes(const Lane *lane)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, payguard_lanes_all())
+		if (lfirst(lc) != lane)
+			result = lappend(result, ((Lane *) lfirst(lc))->name);
+	return result;
+}
+
+/*
+ * How many of the leased items are this lane's?
+ */
+static int
+count_items(const Batch *batch, const Lane *lane)
+{
+	int			result = 0;
+	ListCell   *lc;
+
+	foreach(lc, batch->items)
+		if (strcmp(((OutboxItem *) lfirst(lc))->gateway, lane->name) == 0)
+			result++;
+	return result;
+}
+
+/*
+ * A lane that was met only now may be unusable or narrow.  Then its items are
+ * more than it has room for, and the transaction is not committed.
+ */
+static bool
+fits_lanes(const Batch *batch, int free_slots)
+{
+	ListCell   *lc;
+
+	foreach(lc, payguard_lanes_all())
+	{
+		int			count = count_items(batch, lfirst(lc));
+
+		if (count > 0 && count > payguard_lane_room(lfirst(lc), free_slots))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Lease due items: first of each narrow lane, which take few, then of all
+ * others together, so that neither kind starves.
+ */
+static void
+lease_items(Batch *batch)
+{
+	Worker	   *worker = batch->worker;
+	int			free_slots = payguard_batch_free_slots(worker) + list_length(batch->booked);
+	int			limit = Min(free_slots, BATCH_SIZE);
+	List	   *closed = NIL;
+	ListCell   *lc;
+
+	batch->low_water = DT_NOEND;
+	foreach(lc, payguard_lanes_all())
+		payguard_lane_check(lfirst(lc));
+	foreach(lc, payguard_lanes_all())
+	{
+		Lane	   *lane = lfirst(lc);
+		int			room = payguard_lane_room(lane, free_slots);
+
+		if (room >= limit)
+			continue;
+		closed = lappend(closed, lane->name);
+		room = Min(room, limit - list_length(batch->items));
+		if (room > 0)
+			take_items(batch, room, list_other_lanes(lane));
+	}
+	if (list_length(batch->items) < limit)
+		take_items(batch, limit - list_length(batch->items), closed);
+	else
+	{
+		batch->more = true;
+		batch->low_water = Min(batch->low_water, worker->low_water);
+	}
+	batch->must_repeat = !fits_lanes(batch, free_slots);
+}
+
+/* --- a batch ---------------------------------------------------------------- */
+
+/*
+ * The transaction itself; errors get out.
+ */
+static void
+run_transaction(Batch *batch)
+{
+	LedgerScope scope;
+
+	batch->stage = STAGE_BOOK;
+	payguard_batch_begin("payguard: booking and leasing");
+	payguard_ledger_enter(&scope);
+	/* not SPI's context: leased items must outlive it */
+	MemoryContextSwitchTo(batch->worker->batch_context);
+	book_outcomes(batch);
+	batch->stage = STAGE_TAKE;
+	if (batch->take)
+		lease_items(batch);
+	batch->stage = STAGE_COMMIT;
+	payguard_ledger_leave(&scope);
+	if (batch->must_repeat)
+	{
+		AbortCurrentTransaction();
+		pgstat_report_activity(STATE_IDLE, NULL);
+	}
+	else
+		/* after this the leases are on disk and the outcomes are booked */
+		payguard_batch_commit();
+	MemoryContextSwitchTo(batch->worker->batch_context);
+}
+
+/*
+ * Try one transaction; NULL when it committed, else the error.  What it had
+ * booked and leased is not.
+ */
+static ErrorData *
+try_transaction(Batch *batch)
+{
+	ErrorData  *volatile error = NULL;
+
+	batch->booked = NIL;
+	batch->items = NIL;
+	batch->must_repeat = false;
+	batch->more = false;
+	batch->next_due = DT_NOEND;
+	PG_TRY();
+	{
+		run_transaction(batch);
+	}
+	PG_CATCH();
+	{
+		error = payguard_batch_abort(batch->worker->batch_context);
+		batch->booked = NIL;
+		batch->items = NIL;
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/*
+ * The outcomes are booked: forget their calls.
+ */
+static void
+forget_booked(Worker *worker, List *booked)
+{
+	ListCell   *lc;
+
+	foreach(lc, booked)
+	{
+		Call	   *call = lfirst(lc);
+
+		worker->calls = list_delete_ptr(worker->calls, call);
+		payguard_call_free(call);
+	}
+}
+
+/*
+ * The leases are on disk: begin the calls.
+ */
+static void
+begin_calls(Worker *worker, List *items)
+{
+	ListCell   *lc;
+
+	foreach(lc, items)
+	{
+		Call	   *call = payguard_call_begin(lfirst(lc), worker->http, worker->context);
+		MemoryContext old_context = MemoryContextSwitchTo(worker->context);
+
+		worker->calls = lappend(worker->calls, call);
+		MemoryContextSwitchTo(old_context);
+	}
+}
+
+/*
+ * The transaction is committed: what follows from it.
+ */
+static void
+finish_batch(Batch *batch)
+{
+	Worker	   *worker = batch->worker;
+
+	if (batch->booked != NIL || batch->items != NIL)
+		payguard_slot_count(1, 0);
+	forget_booked(worker, batch->booked);
+	if (batch->take)
+	{
+		worker->more = batch->more;
+		worker->next_due = batch->next_due;
+		worker->low_water = batch->low_water;
+		worker->take_backoff = 0;
+		begin_calls(worker, batch->items);
+	}
+}
+
+/*
+ * Book this outcome no sooner than after so many microseconds.
+ */
+static void
+put_off(Call *call, int64 wait)
+{
+	call->not_before = GetCurrentTimestamp() + wait;
+}
+
+/*
+ * Outcomes whose orders were held by others join the next batch, a little
+ * later.
+ */
+static void
+put_off_skipped(Batch *batch)
+{
+	ListCell   *lc;
+
+	foreach(lc, batch->outcomes)
+		if (!list_member_ptr(batch->booked, lfirst(lc)))
+			put_off(lfirst(lc), SKIPPED_WAIT);
+}
+
+/*
+ * The next pause after a failure, in seconds: 1, 2, 4, ... 60.
+ */
+static int
+next_backoff(int backoff)
+{
+	return backoff == 0 ? 1 : Min(backoff * 2, LAST_BACKOFF);
+}
+
+/* --- when a batch fails ------------------------------------------------------ */
+
+/*
+ * Failures that have nothing to do with the outcome itself: it is booked
+ * again in the next round.
+ */
+static bool
+is_transient(int sqlstate)
+{
+	return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
+		sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		sqlstate == ERRCODE_QUERY_CANCELED;
+}
+
+/*
+ * Store an outcome unjudged; false when even that failed.
+ */
+static bool
+park_outcome(Worker *worker, Call *call, int sqlstate)
+{
+	volatile bool is_parked = false;
+
+	PG_TRY();
+	{
+		LedgerScope scope;
+		List	   *locked;
+
+		payguard_batch_begin("payguard: parking an outcome");
+		payguard_ledger_enter(&scope);
+		locked = payguard_outbox_lock_orders(list_make1(&call->item.order_id));
+		if (locked != NIL)
+			payguard_outbox_park(&call->item, call->evidence, sqlstate);
+		payguard_ledger_leave(&scope);
+		payguard_batch_commit();
+		is_parked = locked != NIL;
+	}
+	PG_CATCH();
+	{
+		tell_failure("store an outcome", payguard_batch_abort(worker->batch_context));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(worker->batch_context);
+	return is_parked;
+}
+
+/*
+ * Book one outcome in a transaction of its own; false when it could not even
+ * be stored.  It stays in memory until it is.
+ */
+static bool
+book_alone(Worker *worker, Call *call)
+{
+	Batch		batch = {0};
+	ErrorData  *error;
+
+	batch.worker = worker;
+	batch.outcomes = list_make1(call);
+	error = try_transaction(&batch);
+	if (error == NULL)
+	{
+		put_off_skipped(&batch);
+		finish_batch(&batch);
+		return true;
+	}
+	if (is_transient(error->sqlerrcode))
+	{
+		put_off(call, SKIPPED_WAIT);
+		return true;
+	}
+	if (!park_outcome(worker, call, error->sqlerrcode))
+		return false;
+	tell_failure("judge an outcome, which is parked", error);
+	forget_booked(worker, list_make1(call));
+	return true;
+}
+
+/*
+ * Book the outcomes of a failed batch one by one.  When one cannot even be
+ * stored, the trouble is not the outcome's, and all wait a while.
+ */
+static void
+book_one_by_one(Worker *worker, List *outcomes)
+{
+	bool		is_stored = true;
+	ListCell   *lc;
+
+	foreach(lc, outcomes)
+	{
+		Call	   *call = lfirst(lc);
+
+		if (is_stored)
+			is_stored = book_alone(worker, call);
+		if (!is_stored)
+		{
+			if (worker->book_backoff == 0 || lc == list_head(outcomes))
+				worker->book_backoff = next_backoff(worker->book_backoff);
+			put_off(call, worker->book_backoff * USECS_PER_SEC);
+		}
+	}
+	if (is_stored)
+		worker->book_backoff = 0;
+}
+
+/*
+ * A take failed: leave the outbox alone for a while.
+ */
+static void
+back_off(Worker *worker)
+{
+	worker->take_backoff = next_backoff(worker->take_backoff);
+	worker->take_after = GetCurrentTimestamp() + worker->take_backoff * USECS_PER_SEC;
+}
+
+/*
+ * The batch failed.  Over a gateway's configuration: that lane is shut now,
+ * so try again.  In the take: book without it.  Else: one by one.  Returns
+ * whether the same batch should be tried again.
+ */
+static bool
+handle_failure(Batch *batch, const ErrorData *error)
+{
+	Worker	   *worker = batch->worker;
+
+	if (payguard_lane_check_failed(error->message))
+		return true;
+	if (batch->take && (batch->stage == STAGE_TAKE || batch->outcomes == NIL))
+	{
+		tell_failure("lease gateway calls", error);
+		back_off(worker);
+		batch->take = false;
+		return batch->outcomes != NIL;
+	}
+	tell_failure("book a batch, its outcomes are booked one by one", error);
+	book_one_by_one(worker, batch->outcomes);
+	return false;
+}
+
+/*
+ * Up to one batch of outcomes that may be booked now.
+ */
+static List *
+choose_outcomes(Worker *worker)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, worker->calls)
+	{
+		Call	   *call = lfirst(lc);
+
+		if (call->evidence == NULL || call->not_before > now)
+			continue;
+		result = lappend(result, call);
+		if (list_length(result) == BATCH_SIZE)
+			break;
+	}
+	return result;
+}
+
+/*
+ * Slots in which a call could be begun: an outcome that is not booked keeps
+ * its slot, so that memory is bounded when booking fails.
+ */
+int
+payguard_batch_free_slots(const Worker *worker)
+{
+	return Max(Min(payguard_max_in_flight, worker->max_calls) - list_length(worker->calls), 0);
+}
+
+/*
+ * Book outcomes, lease, begin calls.
+ */
+void
+payguard_batch_run(Worker *worker, bool may_take)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(worker->batch_context);
+	Batch		batch = {0};
+	bool		repeat = true;
+
+	batch.worker = worker;
+	batch.outcomes = choose_outcomes(worker);
+	batch.take = may_take;
+	for (int round = 0; repeat && round < MAX_ROUNDS; round++)
+	{
+		ErrorData  *error = try_transaction(&batch);
+
+		if (error != NULL)
+			repeat = handle_failure(&batch, error);
+		else
+			repeat = batch.must_repeat;
+		if (error == NULL && !repeat)
+		{
+			put_off_skipped(&batch);
+			finish_batch(&batch);
+		}
+	}
+	if (repeat)
+	{
+		/* gateways change as fast as we look: do not spin */
+		back_off(worker);
+		put_off_skipped(&batch);
+	}
+	MemoryContextSwitchTo(old_context);
+	MemoryContextReset(worker->batch_context);
+}
