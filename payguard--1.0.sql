@@ -26,7 +26,7 @@ COMMENT ON SCHEMA payguard IS 'payments that happen exactly once';
 
 /* ---------------------------------------------------------------- types -- */
 
-CREATE TYPE payguard.order_status AS ENUM
+CREATE TYPE payguard.order_state AS ENUM
 	('created', 'processing', 'unknown', 'paid', 'failed', 'closed', 'refunded', 'reversed');
 CREATE TYPE payguard.attempt_state AS ENUM
 	('claimed', 'sending', 'pending', 'succeeded', 'failed', 'unknown', 'surplus');
@@ -48,7 +48,7 @@ CREATE TYPE payguard.outbox_op AS ENUM
 	('charge', 'query', 'refund', 'refund_query', 'close', 'settlement', 'deliver');
 CREATE TYPE payguard.outbox_state AS ENUM ('ready', 'sending');
 
-COMMENT ON TYPE payguard.order_status IS 'states of an order';
+COMMENT ON TYPE payguard.order_state IS 'states of an order';
 COMMENT ON TYPE payguard.attempt_state IS 'states of an attempt';
 COMMENT ON TYPE payguard.payment_state IS 'states of a payment';
 COMMENT ON TYPE payguard.refund_state IS 'states of a refund';
@@ -68,7 +68,7 @@ COMMENT ON TYPE payguard.outbox_state IS 'is the call under way?';
  */
 CREATE TABLE payguard.orders (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	status payguard.order_status NOT NULL DEFAULT 'created',
+	status payguard.order_state NOT NULL DEFAULT 'created',
 	once boolean NOT NULL DEFAULT false,
 	attempt_no integer NOT NULL DEFAULT 0,
 	reference text COLLATE "C" NOT NULL UNIQUE

@@ -158,17 +158,6 @@ static LedgerPlan read_head = {
 	.argtypes = {TEXTOID}
 };
 
-/* The bytes of a charge that rest at infinity are no planned call. */
-static LedgerPlan read_planned = {
-	.sql = "SELECT x.op::text, x.state = 'sending', x.origin <> $2, coalesce(x.attempt_no, 0),"
-	" coalesce(x.refund_id, 0), x.next_run_at, x.tries"
-	" FROM payguard.outbox x"
-	" WHERE x.order_id = $1 AND x.next_run_at < 'infinity'"
-	" ORDER BY x.next_run_at, x.id",
-	.nargs = 2,
-	.argtypes = {INT8OID, INT8OID}
-};
-
 /* What the last rows are made of. */
 typedef struct OrderHead
 {
@@ -179,18 +168,6 @@ typedef struct OrderHead
 	TimestampTz lease_until;	/* of the latest attempt; DT_NOBEGIN: none */
 	char	   *review;			/* reasons, or NULL */
 } OrderHead;
-
-/* One call that the outbox holds. */
-typedef struct PlannedCall
-{
-	char	   *op;
-	bool		is_under_way;
-	bool		is_foreign;		/* of another copy */
-	int32		attempt_no;
-	int64		refund_id;
-	TimestampTz next_run_at;
-	int32		tries;
-} PlannedCall;
 
 /*
  * A time as people read it.
@@ -273,55 +250,22 @@ tell_story(ReturnSetInfo *result, const OrderHead *head, const char *reference)
 }
 
 /*
- * The calls that the outbox holds for this order, as List of PlannedCall *.
- */
-static List *
-read_planned_calls(int64 order_id)
-{
-	Datum		values[2];
-	List	   *calls = NIL;
-	uint64		count;
-	uint64		i;
-
-	values[0] = Int64GetDatum(order_id);
-	values[1] = Int64GetDatum(payguard_origin());
-	count = payguard_plan_run(&read_planned, values, NULL);
-	for (i = 0; i < count; i++)
-	{
-		HeapTuple	tuple = SPI_tuptable->vals[i];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		PlannedCall *call = palloc(sizeof(PlannedCall));
-		bool		is_null;
-
-		call->op = SPI_getvalue(tuple, desc, 1);
-		call->is_under_way = DatumGetBool(SPI_getbinval(tuple, desc, 2, &is_null));
-		call->is_foreign = DatumGetBool(SPI_getbinval(tuple, desc, 3, &is_null));
-		call->attempt_no = DatumGetInt32(SPI_getbinval(tuple, desc, 4, &is_null));
-		call->refund_id = DatumGetInt64(SPI_getbinval(tuple, desc, 5, &is_null));
-		call->next_run_at = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 6, &is_null));
-		call->tries = DatumGetInt32(SPI_getbinval(tuple, desc, 7, &is_null));
-		calls = lappend(calls, call);
-	}
-	return calls;
-}
-
-/*
  * What a planned call will do, in words.
  */
 static const char *
 call_subject(const PlannedCall *call)
 {
-	if (strcmp(call->op, "charge") == 0)
+	if (call->op == OUTBOX_CHARGE)
 		return psprintf("attempt %d is sent to the gateway", call->attempt_no);
-	if (strcmp(call->op, "query") == 0)
+	if (call->op == OUTBOX_QUERY)
 		return psprintf("the gateway is asked what became of attempt %d", call->attempt_no);
-	if (strcmp(call->op, "close") == 0)
+	if (call->op == OUTBOX_CLOSE)
 		return psprintf("the gateway is asked to close attempt %d", call->attempt_no);
-	if (strcmp(call->op, "refund") == 0)
+	if (call->op == OUTBOX_REFUND)
 		return psprintf("refund " INT64_FORMAT " is sent to the gateway", call->refund_id);
-	if (strcmp(call->op, "refund_query") == 0)
+	if (call->op == OUTBOX_REFUND_QUERY)
 		return psprintf("the gateway is asked what became of refund " INT64_FORMAT, call->refund_id);
-	return psprintf("a call of kind %s is made", call->op);
+	return psprintf("a call of kind %s is made", payguard_outbox_op_word(call->op));
 }
 
 /*
@@ -334,7 +278,7 @@ tell_planned_call(ReturnSetInfo *result, const OrderHead *head, const PlannedCal
 	StringInfoData text;
 
 	initStringInfo(&text);
-	if (head->by_application && strcmp(call->op, "query") == 0 && head->lease_until > now)
+	if (head->by_application && call->op == OUTBOX_QUERY && head->lease_until > now)
 		appendStringInfo(&text, "waiting for the application's report until %s; then ",
 						 time_text(head->lease_until));
 	appendStringInfoString(&text, call_subject(call));
@@ -397,7 +341,7 @@ order_outlook(const OrderHead *head, TimestampTz now)
 static void
 tell_outlook(ReturnSetInfo *result, const OrderHead *head)
 {
-	List	   *calls = read_planned_calls(head->id);
+	List	   *calls = payguard_outbox_planned(head->id);
 	TimestampTz now = GetCurrentTimestamp();
 	ListCell   *cell;
 

@@ -177,6 +177,8 @@ extern Taken payguard_source_take(const Source *source, const ReadScope *scope);
 extern bool payguard_source_is_time(const Source *source);
 /* Decode application/x-www-form-urlencoded. */
 extern List *payguard_form_read(const char *text, size_t length);
+/* Raw header lines as NameValue *. */
+extern List *payguard_headers_read(const char *raw, size_t length);
 extern const char *payguard_header_find(List *headers, const char *name);
 /* RFC 3339 and HTTP dates; false for other text. */
 extern bool payguard_time_read_rfc3339(const char *text, int64 *time);

@@ -55,7 +55,7 @@ take_words(const Taken *taken, int max_length)
 }
 
 /* The mode as the gateway tells it. */
-static Mode
+static GatewayMode
 take_mode(const Taken *taken)
 {
 	if (taken->text == NULL)

@@ -30,6 +30,8 @@ payguard_inbox_repeat(const Evidence *evidence, EvidenceOutcome *outcome, bool *
 	bytea	   *digest = palloc(VARHDRSZ + SHA256_SIZE);
 	Datum		values[3];
 
+	if (evidence->event_id == NULL)
+		elog(ERROR, "callback without an event id");
 	SET_VARSIZE(digest, VARHDRSZ + SHA256_SIZE);
 	memcpy(VARDATA(digest), evidence->digest, SHA256_SIZE);
 	values[0] = CStringGetTextDatum(evidence->gateway);

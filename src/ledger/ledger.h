@@ -188,6 +188,21 @@ extern void payguard_outbox_resend(const OutboxPlan *plan);
 extern void payguard_outbox_drop(int64 order_id, int32 attempt_no);
 /* Steps of the schedule that were used for this attempt. */
 extern int32 payguard_outbox_tries(int64 order_id, int32 attempt_no);
+/* One planned call, for people to read. */
+typedef struct PlannedCall
+{
+	OutboxOp	op;
+	bool		is_under_way;
+	bool		is_foreign;		/* of another copy */
+	int32		attempt_no;
+	int64		refund_id;
+	TimestampTz next_run_at;
+	int32		tries;
+} PlannedCall;
+
+/* What is planned for an order, as List of PlannedCall *. */
+extern List *payguard_outbox_planned(int64 order_id);
+extern const char *payguard_outbox_op_word(OutboxOp op);
 /* After adopt(): all waiting items belong to this origin; returns how many. */
 extern int64 payguard_outbox_restamp(int64 origin);
 

@@ -18,7 +18,7 @@ static void
 set_status(const DoorFacts *facts, OrderStatus status, const Evidence *evidence, int64 evidence_id)
 {
 	static LedgerPlan update = {
-		"UPDATE payguard.orders SET status = $2::payguard.order_status, decided_by = $3,"
+		"UPDATE payguard.orders SET status = $2::payguard.order_state, decided_by = $3,"
 		" paid_at = COALESCE(paid_at, $4), attempt_no = GREATEST(attempt_no, $5),"
 		" gateway = COALESCE(gateway, $6), updated_at = clock_timestamp()"
 		" WHERE id = $1",

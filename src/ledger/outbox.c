@@ -364,3 +364,37 @@ payguard_outbox_move(int64 id, TimestampTz next_run_at)
 	payguard_plan_run(&update, values, NULL);
 	wake(next_run_at);
 }
+
+/*
+ * What is planned for an order, for people to read.  The bytes of a charge
+ * that rest at infinity are no planned call.
+ */
+List *
+payguard_outbox_planned(int64 order_id)
+{
+	static LedgerPlan read = {
+		"SELECT op::text, state = 'sending', origin <> $2, attempt_no, refund_id, next_run_at, tries"
+		" FROM payguard.outbox WHERE order_id = $1 AND next_run_at < 'infinity'"
+		" ORDER BY next_run_at, id",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(payguard_origin())};
+	List	   *calls = NIL;
+	uint64		rows = payguard_plan_run(&read, values, NULL);
+
+	for (uint64 i = 0; i < rows; i++)
+	{
+		PlannedCall *call = palloc(sizeof(PlannedCall));
+		bool		isnull;
+
+		call->op = payguard_outbox_op_of(payguard_row_text(i, 0));
+		call->is_under_way = payguard_row_bool(i, 1);
+		call->is_foreign = payguard_row_bool(i, 2);
+		call->attempt_no = payguard_row_int32(i, 3);
+		call->refund_id = payguard_row_int64(i, 4);
+		call->next_run_at = payguard_row_time(i, 5, &isnull);
+		call->tries = payguard_row_int32(i, 6);
+		calls = lappend(calls, call);
+	}
+	return calls;
+}

@@ -10,7 +10,6 @@
 
 #include "ledger/ledger.h"
 
-extern const char *payguard_outbox_op_word(OutboxOp op);
 extern OutboxOp payguard_outbox_op_of(const char *word);
 extern void payguard_outbox_delete(int64 id);
 extern void payguard_outbox_rest(int64 id, int32 epoch);

@@ -72,17 +72,17 @@ void
 payguard_payment_move(const DoorFacts *facts, const Evidence *evidence, PaymentAction action)
 {
 	static LedgerPlan promote = {
-		"UPDATE payguard.payments SET counted = true, reason = NULL, amount = $4"
+		"UPDATE payguard.payments SET counted = true, reason = NULL, amount = $4, currency = $5"
 		" WHERE order_id = $1 AND gateway = $2 AND provider_id = $3",
-		4, {INT8OID, TEXTOID, TEXTOID, NUMERICOID}, NULL
+		5, {INT8OID, TEXTOID, TEXTOID, NUMERICOID, TEXTOID}, NULL
 	};
 	static LedgerPlan set_state = {
 		"UPDATE payguard.payments SET state = $4::payguard.payment_state"
 		" WHERE order_id = $1 AND (gateway = $2 AND provider_id = $3 OR $3 IS NULL AND counted)",
 		4, {INT8OID, TEXTOID, TEXTOID, TEXTOID}, NULL
 	};
-	Datum		values[4];
-	char		nulls[5] = "    ";
+	Datum		values[5];
+	char		nulls[6] = "     ";
 
 	values[0] = Int64GetDatum(facts->order_id);
 	values[1] = CStringGetTextDatum(evidence->gateway);
@@ -90,6 +90,7 @@ payguard_payment_move(const DoorFacts *facts, const Evidence *evidence, PaymentA
 	if (action == PAYMENT_PROMOTE)
 	{
 		values[3] = money_datum(&evidence->money);
+		values[4] = CStringGetTextDatum(evidence->money.currency);
 		payguard_plan_run(&promote, values, nulls);
 		return;
 	}

@@ -300,6 +300,7 @@ lease_items(Batch *batch)
 		Lane	   *lane = lfirst(lc);
 		int			room = payguard_lane_room(lane, free_slots);
 
+		lane->low_water = room > 0 ? DT_NOEND : Min(lane->low_water, worker->low_water);
 		if (room >= limit)
 			continue;
 		closed = lappend(closed, lane->name);

@@ -98,6 +98,7 @@ payguard_lane_find(const char *name)
 	lane = palloc0(sizeof(Lane));
 	lane->name = pstrdup(name);
 	lane->tokens_at = GetCurrentTimestamp();
+	lane->low_water = DT_NOEND;
 	lanes = lappend(lanes, lane);
 	MemoryContextSwitchTo(old_context);
 	return lane;
@@ -308,12 +309,13 @@ payguard_lanes_next_opening(void)
 }
 
 /*
- * Did any lane get room that had none when it was last asked?
+ * Lanes that got room and had none when they were last asked: how old may the
+ * items be that takes have left out meanwhile?
  */
-bool
+TimestampTz
 payguard_lanes_reopened(int free_slots)
 {
-	bool		reopened = false;
+	TimestampTz result = DT_NOEND;
 	ListCell   *lc;
 
 	foreach(lc, lanes)
@@ -321,9 +323,9 @@ payguard_lanes_reopened(int free_slots)
 		Lane	   *lane = lfirst(lc);
 
 		if (lane->was_shut && payguard_lane_room(lane, free_slots) > 0)
-			reopened = true;
+			result = Min(result, lane->low_water);
 	}
-	return reopened;
+	return result;
 }
 
 /*

@@ -24,6 +24,7 @@ typedef struct Lane
 	bool		is_checked;		/* current says what the catalogs said */
 	bool		is_told;		/* the log knows that no call can be made */
 	bool		was_shut;		/* had no room when it was last asked */
+	TimestampTz low_water;		/* since it is shut: nothing due of it is older */
 	int			in_flight;
 	double		tokens;			/* calls that rate_limit allows now */
 	TimestampTz tokens_at;
@@ -47,8 +48,8 @@ extern bool payguard_lane_check_failed(const char *message);
 extern int	payguard_lane_room(Lane *lane, int free_slots);
 /* When has a shut lane room again, as far as time alone can tell? */
 extern TimestampTz payguard_lanes_next_opening(void);
-/* Did a lane get room that had none? */
-extern bool payguard_lanes_reopened(int free_slots);
+/* Low-water mark of the lanes that got room and had none; DT_NOEND: none. */
+extern TimestampTz payguard_lanes_reopened(int free_slots);
 
 /* A call begins and ends; answered: a complete answer came. */
 extern LaneGateway *payguard_lane_begin(Lane *lane);

@@ -299,14 +299,17 @@ static TimestampTz
 find_taking_time(TimestampTz now)
 {
 	int			free_slots = payguard_batch_free_slots(worker);
+	TimestampTz waiting;
 	TimestampTz result;
 
 	if (standing != STANDING_READY || go_by != 0 || free_slots == 0)
 		return DT_NOEND;
-	if (payguard_lanes_reopened(free_slots))
+	waiting = payguard_lanes_reopened(free_slots);
+	if (!TIMESTAMP_IS_NOEND(waiting))
 	{
-		/* what waited for it is older than the mark */
-		worker->low_water = DT_NOBEGIN;
+		/* what waited for the lane may be older than the mark */
+		worker->low_water = Min(worker->low_water, waiting);
+		worker->next_due = now;
 		result = now;
 	}
 	else if (!worker->more)
