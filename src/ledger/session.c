@@ -103,6 +103,7 @@ payguard_ledger_exists(void)
 static void
 prepare_plan(LedgerPlan *plan)
 {
+	MemoryContext context = CurrentMemoryContext;
 	int			nest_level = NewGUCNestLevel();
 	SPIPlanPtr	prepared;
 
@@ -116,20 +117,24 @@ prepare_plan(LedgerPlan *plan)
 	if (SPI_keepplan(prepared) != 0)
 		elog(ERROR, "SPI_keepplan failed");
 	plan->plan = prepared;
+	MemoryContextSwitchTo(context);
 }
 
 /*
  * Run a statement with a snapshot of its own; returns the number of rows.
- * Rows are in SPI_tuptable until the next statement.
+ * Rows are in SPI_tuptable until the next statement.  Unlike SPI's own
+ * functions this leaves the current memory context as it was.
  */
 uint64
 payguard_plan_run(LedgerPlan *plan, Datum *values, const char *nulls)
 {
+	MemoryContext context = CurrentMemoryContext;
 	int			rc;
 
 	if (plan->plan == NULL)
 		prepare_plan(plan);
 	rc = SPI_execute_plan(plan->plan, values, nulls, false, 0);
+	MemoryContextSwitchTo(context);
 	if (rc < 0)
 		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(rc));
 	return SPI_processed;
@@ -142,6 +147,7 @@ payguard_plan_run(LedgerPlan *plan, Datum *values, const char *nulls)
 uint64
 payguard_plan_read_latest(LedgerPlan *plan, Datum *values, const char *nulls)
 {
+	MemoryContext context = CurrentMemoryContext;
 	int			rc;
 
 	if (plan->plan == NULL)
@@ -155,6 +161,7 @@ payguard_plan_read_latest(LedgerPlan *plan, Datum *values, const char *nulls)
 	rc = SPI_execute_snapshot(plan->plan, values, nulls, GetActiveSnapshot(),
 							  InvalidSnapshot, true, false, 0);
 	PopActiveSnapshot();
+	MemoryContextSwitchTo(context);
 	if (rc < 0)
 		elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(rc));
 	return SPI_processed;
