@@ -7,7 +7,9 @@
  * dashes, whose length and prefix a card scheme has given out and whose check
  * digit is right.  A run inside a longer word of letters and digits is an
  * identifier and left alone; letters outside ASCII do not make a word, so
- * that a number that follows Chinese text is found.
+ * that a number that follows Chinese text is found.  UUIDs and the decimals
+ * of a fraction are no card numbers, whatever digits chance gave them: a
+ * request key must not be refused one time in a hundred thousand.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +21,7 @@
 #define CARD_MAX_DIGITS 19
 /* digits with a separator before each but the first */
 #define CARD_MAX_TEXT	(2 * CARD_MAX_DIGITS)
+#define UUID_TEXT		36
 
 /* Ranges of leading digits that schemes issue, with the lengths in use. */
 static const struct
@@ -155,6 +158,37 @@ card_text_length(const char *text, size_t length, size_t start)
 	return best;
 }
 
+/* Does a UUID, as a word of its own, start here? */
+static bool
+is_uuid(const char *text, size_t length, size_t start)
+{
+	size_t		i;
+
+	if (start + UUID_TEXT > length || (start > 0 && is_word(text[start - 1])) ||
+		(start + UUID_TEXT < length && is_word(text[start + UUID_TEXT])))
+		return false;
+	for (i = 0; i < UUID_TEXT; i++)
+	{
+		char		c = text[start + i];
+
+		if (i == 8 || i == 13 || i == 18 || i == 23)
+		{
+			if (c != '-')
+				return false;
+		}
+		else if (!is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F'))
+			return false;
+	}
+	return true;
+}
+
+/* Are these the decimals of a fraction ("0.4123...")? */
+static bool
+is_fraction(const char *text, size_t start)
+{
+	return start >= 2 && text[start - 1] == '.' && is_digit(text[start - 2]);
+}
+
 /* The next card number at or after *position; false when there is none. */
 static bool
 find_card_number(const char *text, size_t length, size_t *position, size_t *found_length)
@@ -163,7 +197,12 @@ find_card_number(const char *text, size_t length, size_t *position, size_t *foun
 
 	for (i = *position; i < length; i++)
 	{
-		if (!is_digit(text[i]) || (i > 0 && is_word(text[i - 1])))
+		if (is_uuid(text, length, i))
+		{
+			i += UUID_TEXT - 1;
+			continue;
+		}
+		if (!is_digit(text[i]) || (i > 0 && is_word(text[i - 1])) || is_fraction(text, i))
 			continue;
 		*found_length = card_text_length(text, length, i);
 		if (*found_length > 0)

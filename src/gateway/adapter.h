@@ -180,9 +180,11 @@ extern List *payguard_form_read(const char *text, size_t length);
 /* Raw header lines as NameValue *. */
 extern List *payguard_headers_read(const char *raw, size_t length);
 extern const char *payguard_header_find(List *headers, const char *name);
-/* RFC 3339 and HTTP dates; false for other text. */
+/* RFC 3339, HTTP dates, counts of `unit` microseconds since 1970; false for
+ * other text. */
 extern bool payguard_time_read_rfc3339(const char *text, int64 *time);
 extern bool payguard_time_read_http(const char *text, int64 *time);
+extern bool payguard_time_read_unix(const char *text, int64 unit, int64 *time);
 
 /* --- rule.c: what an answer means --------------------------------------------- */
 

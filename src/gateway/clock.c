@@ -130,3 +130,18 @@ payguard_time_read_http(const char *text, int64 *time)
 	return strcmp(p, " GMT") == 0 &&
 		make_time(year, (month - names) / 3 + 1, day, hour, minute, second, time);
 }
+
+/* Seconds or milliseconds since 1970 as microseconds since 2000. */
+bool
+payguard_time_read_unix(const char *text, int64 unit, int64 *time)
+{
+	int64		value;
+
+	if (strspn(text, "0123456789") != strlen(text) || text[0] == '\0' || strlen(text) > 14)
+		return false;
+	value = strtoll(text, NULL, 10);
+	if (value > INT64CONST(253402300800) * (1000000 / unit))
+		return false;
+	*time = value * unit - INT64CONST(946684800) * USECS_PER_SEC;
+	return true;
+}

@@ -154,10 +154,22 @@ refuse_call(const Gateway *gateway, const CallFacts *facts)
 					payguard_variable_name(payguard_template_missing(&scope, op->variables)))));
 }
 
+/* A purchase without its reference could be made twice: it must not go out. */
+static void
+check_reference(const RenderScope *scope, const Operation *op)
+{
+	const unsigned naming = 1u << VARIABLE_REFERENCE;
+
+	if (payguard_template_missing(scope, op->variables & naming) != 0)
+		refuse_call(scope->gateway, scope->facts);
+}
+
 /* Money that the gateway cannot be told exactly must not go out as something else. */
 static void
 check_amount(const RenderScope *scope, const Operation *op)
 {
+	if ((op->variables & (1u << VARIABLE_AMOUNT)) && scope->facts->money.currency[0] == '\0')
+		refuse_call(scope->gateway, scope->facts);
 	if ((op->variables & (1u << VARIABLE_AMOUNT)) &&
 		payguard_template_missing(scope, 1u << VARIABLE_AMOUNT) != 0)
 		ereport(ERROR,
@@ -222,6 +234,7 @@ payguard_request_render(const Gateway *gateway, const CallFacts *facts)
 				 errhint("Set the option base_url of server \"%s\".", gateway->name)));
 	scope.gateway = gateway;
 	scope.facts = facts;
+	check_reference(&scope, op);
 	check_amount(&scope, op);
 	request->method = op->method;
 	request->headers = render_headers(&scope, op);

@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "gateway/adapter.h"
 #include "utils/builtins.h"
 #include "utils/formatting.h"
@@ -378,21 +377,6 @@ split_text(const char *text, const char *separator, int index)
 	return end != NULL ? pnstrdup(text, end - text) : text;
 }
 
-/* Seconds or milliseconds since 1970 as microseconds since 2000. */
-static bool
-read_unix(const char *text, int64 unit, int64 *time)
-{
-	int64		value;
-
-	if (strspn(text, "0123456789") != strlen(text) || text[0] == '\0' || strlen(text) > 14)
-		return false;
-	value = strtoll(text, NULL, 10);
-	if (value > INT64CONST(253402300800) * (1000000 / unit))
-		return false;
-	*time = value * unit - INT64CONST(946684800) * 1000000;
-	return true;
-}
-
 static Taken
 take_concat(const Source *source, const ReadScope *scope)
 {
@@ -447,10 +431,10 @@ take_function(const Source *source, const ReadScope *scope)
 			taken.text = asc_toupper(taken.text, strlen(taken.text));
 			break;
 		case SOURCE_UNIX:
-			taken.has_time = read_unix(taken.text, 1000000, &taken.time);
+			taken.has_time = payguard_time_read_unix(taken.text, 1000000, &taken.time);
 			break;
 		case SOURCE_UNIX_MS:
-			taken.has_time = read_unix(taken.text, 1000, &taken.time);
+			taken.has_time = payguard_time_read_unix(taken.text, 1000, &taken.time);
 			break;
 		case SOURCE_RFC3339:
 			taken.has_time = payguard_time_read_rfc3339(taken.text, &taken.time);

@@ -30,6 +30,33 @@ typedef struct Worker
 	int			book_backoff;	/* seconds; 0: outcomes can be stored */
 } Worker;
 
+/* Wait this long (microseconds) for orders that somebody else holds. */
+#define SKIPPED_WAIT	(INT64CONST(20) * 1000)
+
+/* How far the transaction had come when it failed. */
+typedef enum BatchStage
+{
+	STAGE_BOOK,
+	STAGE_TAKE,
+	STAGE_COMMIT
+} BatchStage;
+
+/* One transaction. */
+typedef struct Batch
+{
+	Worker	   *worker;
+	List	   *outcomes;		/* of Call *: to be booked */
+	bool		take;			/* lease, too */
+
+	BatchStage	stage;
+	List	   *booked;			/* of Call *: booked if this commits */
+	List	   *items;			/* of OutboxItem *: leased if this commits */
+	bool		must_repeat;	/* a gateway turned out to have less room */
+	bool		more;
+	TimestampTz next_due;
+	TimestampTz low_water;
+} Batch;
+
 /* A transaction of the worker's, by all the rules; pgstat is told. */
 extern void payguard_batch_begin(const char *activity);
 extern void payguard_batch_commit(void);
@@ -41,6 +68,8 @@ extern ErrorData *payguard_batch_abort(MemoryContext context);
  * error gets out; no outcome is lost before its transaction has committed.
  */
 extern void payguard_batch_run(Worker *worker, bool may_take);
+/* take.c: T1 inside the batch's transaction and ledger scope. */
+extern void payguard_batch_take(Batch *batch);
 /* Slots in which a call could be begun. */
 extern int	payguard_batch_free_slots(const Worker *worker);
 

@@ -309,7 +309,7 @@ start_worker(ServedDatabase *database, TimestampTz now)
 	worker.bgw_main_arg = payguard_slot_argument(database->slot, database->generation);
 	snprintf(worker.bgw_library_name, BGW_MAXLEN, "payguard");
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "payguard_worker_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "payguard worker");
+	snprintf(worker.bgw_name, BGW_MAXLEN, "payguard worker of database \"%s\"", database->name);
 	snprintf(worker.bgw_type, BGW_MAXLEN, "payguard worker");
 	strlcpy(worker.bgw_extra, database->name, BGW_EXTRALEN);
 

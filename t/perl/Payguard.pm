@@ -42,8 +42,8 @@ our $WEBHOOK_SECRET = 'whsec_cGF5Z3VhcmQtdGVzdC13ZWJob29rLWtl';
 =item Payguard->new_node(NAME, databases => LIST, conf => TEXT, start => BOOL, init => HASH)
 
 A PostgreSQL::Test::Cluster with payguard preloaded, started unless start is 0. databases is the setting
-payguard.databases, by default empty: then no worker runs. In each of these databases that exists (postgres does) the
-extension is created. conf is added to postgresql.conf. init goes to the node's init().
+payguard.databases, by default empty: then no worker runs. If it names postgres, the extension is created there. conf is
+added to postgresql.conf. init goes to the node's init().
 
 =back
 
@@ -57,7 +57,7 @@ sub new_node
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(%{ $param{init} // {} });
 	$node->append_conf('postgresql.conf', "payguard.databases = '$databases'\nmax_prepared_transactions = 16\n");
-	# Without it Cluster.pm's own settings would make each test wait for the safety net.
+	# The shortest safety net, so that what depends on it takes a test a second and not five.
 	$node->append_conf('postgresql.conf', "payguard.poll_interval = '1s'\n");
 	$node->append_conf('postgresql.conf', $param{conf}) if defined $param{conf};
 	return $node if exists $param{start} && !$param{start};
@@ -74,13 +74,14 @@ sub new_node
 
 =item Payguard->sandbox(args => [...], port => PORT)
 
-=item Payguard->receiver(args => [...], port => PORT)
+=item Payguard->receiver(NODE, DATABASE, args => [...], port => PORT)
 
 =item Payguard->stripe_mock(args => [...], port => PORT)
 
 Start the test gateway, the receiver of callbacks, or the Stripe mock, and return a Payguard::Process that answers
-requests: see port, url, stop and log there; the sandbox has a control_port and control_url as well. A port is chosen
-unless given. args are further options of the program, such as '--fault', 'silent=0.1'.
+requests: see port, url, stop and log there; the sandbox has a control_port and control_url as well. The receiver hands
+what it gets at /callbacks/GATEWAY to payguard.apply_callback in the node's database. A port is
+chosen unless given. args are further options of the program, such as '--fault', 'charge_then_silence=0.1'.
 
 =back
 
@@ -98,8 +99,11 @@ sub sandbox
 
 sub receiver
 {
-	my ($class, %param) = @_;
-	return start_program('receiver', [ program('PAYGUARD_RECEIVER') ], %param);
+	my ($class, $node, $database, %param) = @_;
+	return start_program(
+		'receiver',
+		[ program('PAYGUARD_RECEIVER'), '--conninfo', $node->connstr($database) ],
+		%param);
 }
 
 sub stripe_mock
