@@ -119,6 +119,22 @@ may_replay(const Judgement *j)
 		(j->traits->has_key && j->now < j->attempt->created_at + j->traits->key_live);
 }
 
+/* Can the gateway be asked what became of the attempt? */
+static bool
+may_ask(const Judgement *j)
+{
+	return j->attempt->exists &&
+		(j->traits->can_query_by_reference || (j->traits->can_query && j->attempt->id_known));
+}
+
+/* Ask at once, if anything is there that can be asked about. */
+static void
+ask_now(Decision *decision, const Judgement *j)
+{
+	if (may_ask(j))
+		decision->next = NEXT_CALL_QUERY_NOW;
+}
+
 /*
  * Plan the next question about an undecided attempt: a query where the
  * gateway can be asked, else the same bytes where it would see one purchase,
@@ -134,8 +150,7 @@ plan_question(Decision *decision, const Judgement *j)
 		delay = j->evidence->retry_after;
 	decision->next_in = delay;
 
-	if (j->traits->can_query_by_reference ||
-		(j->traits->can_query && j->attempt->id_known))
+	if (may_ask(j))
 		decision->next = NEXT_CALL_QUERY;
 	else if (may_replay(j))
 		decision->next = NEXT_CALL_RESEND;
@@ -247,10 +262,10 @@ decide_paid(const Judgement *j)
 						 VERDICT_DUPLICATE : VERDICT_HINT);
 		decision = leave(VERDICT_HINT);
 		decision.note = "paid without id, amount or currency: the gateway is asked";
-		if (j->attempt->exists && evidence->source != EVIDENCE_SOURCE_QUERY)
-			decision.next = NEXT_CALL_QUERY_NOW;
-		else if (is_awaited(j))
+		if (is_awaited(j))
 			plan_question(&decision, j);
+		if (evidence->source != EVIDENCE_SOURCE_QUERY)
+			ask_now(&decision, j);
 		return decision;
 	}
 	if (!j->attempt->gateway_matches)
@@ -456,15 +471,17 @@ decide_reversed_early(const Judgement *j)
 {
 	Decision	decision;
 	EvidenceSource source = j->evidence->source;
-	bool		believed = source == EVIDENCE_SOURCE_QUERY ||
+	bool		believed = source == EVIDENCE_SOURCE_ANSWER || source == EVIDENCE_SOURCE_QUERY ||
 		source == EVIDENCE_SOURCE_SETTLEMENT || source == EVIDENCE_SOURCE_OPERATOR;
 
 	if (j->order->status == ORDER_CREATED || !believed ||
 		j->evidence->provider_id == NULL || !j->evidence->has_money)
 	{
 		decision = leave(VERDICT_PARKED);
-		if (j->attempt->exists && source == EVIDENCE_SOURCE_CALLBACK)
-			decision.next = NEXT_CALL_QUERY_NOW;
+		if (is_awaited(j))
+			plan_question(&decision, j);
+		if (source == EVIDENCE_SOURCE_CALLBACK)
+			ask_now(&decision, j);
 		return decision;
 	}
 	if (j->payment->is_foreign)
@@ -612,9 +629,12 @@ payguard_decide(const OrderFacts *order, const AttemptFacts *attempt,
 	{
 		decision = leave(VERDICT_HINT);
 		if (is_open(attempt))
-			decision.next = NEXT_CALL_QUERY_NOW;
+			ask_now(&decision, &j);
 		return decision;
 	}
+	/* a fact about a refund says nothing about the charge */
+	if (evidence->is_refund)
+		return leave(VERDICT_PARKED);
 	decision = decide_by_result(&j);
 	if (evidence->needs_review && decision.review == NULL)
 		decision.review = evidence->code != NULL ? evidence->code : "the gateway's answer needs a person";

@@ -97,7 +97,10 @@ payguard_reference_split(const char *gateway_reference, const char *retry_suffix
 		   gateway_reference[length - digits - 1] <= '9')
 		digits++;
 
-	/* A suffix may end in digits itself, so the longest run is not the only candidate. */
+	/*
+	 * A suffix may end in digits itself, so the longest run is not the only
+	 * candidate.
+	 */
 	for (; digits > 0; digits--)
 	{
 		if (digits > 9 || length < digits + suffix_length + 1 ||

@@ -24,6 +24,7 @@ static const struct
 	int			exponent;
 	const char *codes;
 }			currencies[] = {
+
 	{2,
 		"AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BOV "
 		"BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY COP COU CRC CUP CVE CZK "
@@ -212,9 +213,9 @@ payguard_money_format(const Money *money, char *text)
 			reversed[length++] = '.';
 	} while (rest > 0 || digits <= exponent);
 	if (money->minor < 0)
-		*text++ = '-';
+		*text ++= '-';
 	while (length > 0)
-		*text++ = reversed[--length];
+		*text ++= reversed[--length];
 	*text = '\0';
 }
 

@@ -140,15 +140,17 @@ card_text_length(const char *text, size_t length, size_t start)
 	{
 		bool		at_end;
 
-		if ((text[i] == ' ' || text[i] == '-') && i + 1 < length && is_digit(text[i + 1]) &&
+		if ((text[i] == ' ' || text[i] == '-') &&i + 1 < length && is_digit(text[i + 1]) &&
 			(separator == '\0' || separator == text[i]))
 		{
 			separator = text[i];
+
 			continue;
 		}
 		if (!is_digit(text[i]) || count == CARD_MAX_DIGITS)
 			break;
 		digits[count++] = text[i];
+
 		at_end = (i + 1 == length || !is_word(text[i + 1]));
 		/* Numbers of 13 digits are rare; lists of small numbers are not. */
 		if (at_end && count >= CARD_MIN_DIGITS && (count > CARD_MIN_DIGITS || separator == '\0') &&
@@ -244,7 +246,8 @@ payguard_mask_card_numbers(char *text, size_t length)
 			if (!is_digit(text[i]))
 				continue;
 			if (seen >= 6 && seen < total - 4)
-				text[i] = '*';
+				text[		i] = '*';
+
 			seen++;
 		}
 		position += found_length;

@@ -116,10 +116,10 @@ payguard_hex_encode(const unsigned char *bytes, size_t length, char *text)
 
 	for (i = 0; i < length; i++)
 	{
-		text[2 * i] = digits[bytes[i] >> 4];
-		text[2 * i + 1] = digits[bytes[i] & 15];
+		text[		2 * i] = digits[bytes[i] >> 4];
+		text[		2 * i + 1] = digits[bytes[i] & 15];
 	}
-	text[2 * length] = '\0';
+	text[		2 * length] = '\0';
 }
 
 static int
@@ -171,10 +171,10 @@ payguard_base64_encode(const unsigned char *bytes, size_t length, char *text)
 			group |= bytes[i + 1] << 8;
 		if (i + 2 < length)
 			group |= bytes[i + 2];
-		*text++ = base64[group >> 18];
-		*text++ = base64[group >> 12 & 63];
-		*text++ = (i + 1 < length) ? base64[group >> 6 & 63] : '=';
-		*text++ = (i + 2 < length) ? base64[group & 63] : '=';
+		*text ++= base64[group >> 18];
+		*text ++= base64[group >> 12 & 63];
+		*text ++= (i + 1 < length) ? base64[group >> 6 & 63] : '=';
+		*text ++= (i + 2 < length) ? base64[group & 63] : '=';
 	}
 	*text = '\0';
 }

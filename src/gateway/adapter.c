@@ -54,7 +54,10 @@ payguard_adapter_get(const char *name)
 	if (spec == NULL)
 		return NULL;
 
-	/* Under the caller's context until it is whole, so that an error frees it. */
+	/*
+	 * Under the caller's context until it is whole, so that an error frees
+	 * it.
+	 */
 	context = AllocSetContextCreate(CurrentMemoryContext, "payguard adapter",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);

@@ -38,13 +38,17 @@ typedef struct Word
 
 extern Place payguard_place_member(const Place *object, const char *name, JsonNode *node);
 extern Place payguard_place_element(const Place *array, int index, JsonNode *node);
+
 /* False when the member is not there or null. */
 extern bool payguard_place_find(const Place *object, const char *name, Place *member);
+
 /* PG008: what was expected at this place. */
 extern void payguard_place_refuse(const Place *place, const char *expected) pg_attribute_noreturn();
+
 /* PG008 for a member or word that is not one of `words`, naming the nearest. */
 extern void payguard_place_refuse_word(const Place *place, const char *what, const char *word,
 									   const char *const *words, int count) pg_attribute_noreturn();
+
 /* An object with none but these members. */
 extern void payguard_place_check_members(const Place *object, const char *const *names, int count);
 extern const char *payguard_place_string(const Place *place);
@@ -100,7 +104,8 @@ typedef struct Template
 /* A body: a tree whose leaves are templates or literal JSON. */
 typedef struct BodyNode
 {
-	JsonKind	kind;			/* STRING: a template; others literal or container */
+	JsonKind	kind;			/* STRING: a template; others literal or
+								 * container */
 	const char *name;
 	Template   *template;
 	const char *literal;
@@ -129,12 +134,15 @@ typedef enum TemplateUse
 
 /* The variables that a call has no value for. */
 extern unsigned payguard_template_missing(const RenderScope *scope, unsigned variables);
+
 /* Text, or NULL when a variable has no value. */
 extern char *payguard_template_text(const RenderScope *scope, const Template *template,
 									TemplateUse use);
+
 /* Value as JSON, or false when a variable has no value. */
 extern bool payguard_template_json(const RenderScope *scope, const Template *template,
 								   StringInfo out);
+
 /* Name of a variable, for messages. */
 extern const char *payguard_variable_name(unsigned variables);
 extern void payguard_percent_encode(StringInfo out, const char *text, bool blank_as_plus);
@@ -164,7 +172,8 @@ typedef struct ReadScope
 typedef struct Taken
 {
 	bool		present;
-	bool		ambiguous;		/* it is there twice: nobody knows which counts */
+	bool		ambiguous;		/* it is there twice: nobody knows which
+								 * counts */
 	const char *text;			/* NULL for an object or array */
 	JsonNode   *json;			/* when it came from JSON as it is */
 	bool		has_time;
@@ -175,11 +184,14 @@ typedef struct Taken
 extern Source *payguard_source_compile(const Place *place);
 extern Taken payguard_source_take(const Source *source, const ReadScope *scope);
 extern bool payguard_source_is_time(const Source *source);
+
 /* Decode application/x-www-form-urlencoded. */
 extern List *payguard_form_read(const char *text, size_t length);
+
 /* Raw header lines as NameValue *. */
 extern List *payguard_headers_read(const char *raw, size_t length);
 extern const char *payguard_header_find(List *headers, const char *name);
+
 /* RFC 3339, HTTP dates, counts of `unit` microseconds since 1970; false for
  * other text. */
 extern bool payguard_time_read_rfc3339(const char *text, int64 *time);
@@ -253,7 +265,8 @@ typedef struct Rule
 	bool		review;
 	bool		echo;			/* the answer must name our reference */
 	const char *code;
-	Take		take;			/* taken in place of the op's when the rule matched */
+	Take		take;			/* taken in place of the op's when the rule
+								 * matched */
 	struct Rule *next;
 } Rule;
 
@@ -268,8 +281,10 @@ typedef enum RulePlace
 extern void payguard_take_compile(const Place *place, Take *take);
 extern Rule *payguard_rules_compile(const Place *place, RulePlace rule_place, const Take *take);
 extern void payguard_fields_take(const Take *take, const ReadScope *scope, Fields *fields);
+
 /* The first rule that matches, or NULL; takes the rule's own fields. */
 extern const Rule *payguard_rules_match(const Rule *rules, const ReadScope *scope, Fields *fields);
+
 /* Does any rule name this type? */
 extern bool payguard_rules_know_type(const Rule *rules, const char *type);
 extern const char *payguard_field_name(Field field);
@@ -471,18 +486,23 @@ struct Adapter
 
 /* Compile a document in the current memory context; PG008. */
 extern Adapter *payguard_adapter_compile(const char *name, const char *spec, size_t length);
+
 /* The compiled adapter of that name, cached; NULL when there is none. */
 extern const Adapter *payguard_adapter_get(const char *name);
+
 /* A known name that is near this one, or NULL. */
 extern const char *payguard_adapter_nearest(const char *name);
 extern Operation *payguard_operation_compile(const Place *place, CallOp kind);
+
 /* The way to make this call with these facts, or NULL. */
 extern const Operation *payguard_operation_choose(const Gateway *gateway, const CallFacts *facts);
+
 /* Traits that follow from the document alone. */
 extern void payguard_adapter_traits(const Adapter *adapter, GatewayTraits *traits);
 
 /* Money as an adapter writes it; false when it cannot be represented. */
 extern bool payguard_money_take(const Adapter *adapter, const Fields *fields, Money *money);
+
 /* Evidence's members from what was taken: ids, money, texts, payload. */
 extern void payguard_evidence_fill(Evidence *evidence, const Adapter *adapter,
 								   const Fields *fields);

@@ -48,9 +48,10 @@ take_words(const Taken *taken, int max_length)
 	length = strlen(taken->text);
 	length = pg_encoding_mbcliplen(PG_UTF8, taken->text, length, max_length * 4);
 	text = pnstrdup(taken->text, length);
+
 	payguard_mask_card_numbers(text, length);
 	length = pg_encoding_mbcliplen(PG_UTF8, text, length, max_length);
-	text[length] = '\0';
+	text[		length] = '\0';
 	return text;
 }
 
@@ -114,13 +115,15 @@ take_fee(const Adapter *adapter, const Fields *fields)
 	if (text == NULL || text[0] == '\0' || strlen(text) > 30)
 		return NULL;
 	negative = (text[0] == '-');
-	digits = text + negative;
+	digits = text +negative;
+
 	if (digits[strspn(digits, "0123456789.")] != '\0' || digits[0] < '0' || digits[0] > '9' ||
 		digits[strlen(digits) - 1] == '.' || strchr(digits, '.') != strrchr(digits, '.'))
 		return NULL;
 	/* Fees may have more decimals than the currency, so they stay as told. */
 	if (adapter->amount_form != AMOUNT_MINOR)
 		return text;
+
 	if (!read_amount(adapter, digits, take_currency(fields), &money))
 		return strspn(digits, "0") == strlen(digits) ? "0" : NULL;
 	payguard_money_format(&money, formatted);
@@ -162,6 +165,7 @@ build_payload(const Fields *fields)
 
 		if (i == FIELD_CLIENT)
 			text = take_client(taken);
+
 		if (text == NULL)
 			continue;
 		appendStringInfo(&out, "%s\"%s\":", first ? "" : ",", payguard_field_name(i));

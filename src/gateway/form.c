@@ -58,9 +58,9 @@ List *
 payguard_form_read(const char *text, size_t length)
 {
 	List	   *pairs = NIL;
-	const char *end = text + length;
+	const char *end = text +length;
 
-	while (text < end)
+	while (text <end)
 	{
 		const char *stop = memchr(text, '&', end - text);
 		const char *equals;

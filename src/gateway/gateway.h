@@ -48,7 +48,7 @@ typedef struct Gateway
 	const Adapter *adapter;
 	char	   *adapter_name;
 	char	   *base_url;
-	GatewayMode		mode;
+	GatewayMode mode;
 	int64		connect_timeout;	/* microseconds */
 	int64		total_timeout;	/* microseconds */
 	int			max_in_flight;	/* 0: the worker's own bound only */
@@ -88,12 +88,16 @@ extern void payguard_gateway_traits(const char *name, GatewayTraits *traits);
 
 /* Does the adapter define this op? */
 extern bool payguard_adapter_has_op(const Adapter *adapter, CallOp op);
+
 /* Suffix put before the number of a later attempt ("_r"). */
 extern const char *payguard_adapter_retry_suffix(const Adapter *adapter);
+
 /* Does a reference fit the adapter's pattern? */
 extern bool payguard_adapter_reference_fits(const Adapter *adapter, const char *gateway_reference);
+
 /* The pattern, for hints. */
 extern const char *payguard_adapter_reference_pattern(const Adapter *adapter);
+
 /* May the worker make charges, or only the application (card data)? */
 extern bool payguard_adapter_charges_by_worker(const Adapter *adapter);
 
@@ -103,7 +107,8 @@ extern bool payguard_adapter_charges_by_worker(const Adapter *adapter);
 typedef struct CallFacts
 {
 	CallOp		op;
-	const char *reference;		/* of the attempt or refund: the gateway_reference */
+	const char *reference;		/* of the attempt or refund: the
+								 * gateway_reference */
 	const char *order_reference;
 	const char *idempotency_key;
 	const char *provider_id;	/* of the charge, once known */
@@ -136,6 +141,7 @@ extern CallRequest *payguard_request_thaw(const bytea *frozen);
 
 /* Headers that authenticate, computed at sending ("Authorization: Bearer ..."). */
 extern List *payguard_request_auth(const Gateway *gateway, const CallRequest *request);
+
 /* The request as it goes out: the same one, or a copy whose form body holds
  * the fields that authenticate.  Call it before sending; never store the result. */
 extern const CallRequest *payguard_request_seal(const Gateway *gateway, const CallRequest *request);
@@ -146,9 +152,12 @@ extern const CallRequest *payguard_request_seal(const Gateway *gateway, const Ca
 typedef struct HttpReply
 {
 	Transport	transport;
-	bool		complete;		/* the transfer ended well (CURLE_OK, one send, size in bounds) */
-	bool		aborted_by_us;	/* our own guard stopped it before the first byte */
-	const char *headers;		/* raw header lines of the final answer, NUL-terminated */
+	bool		complete;		/* the transfer ended well (CURLE_OK, one
+								 * send, size in bounds) */
+	bool		aborted_by_us;	/* our own guard stopped it before the first
+								 * byte */
+	const char *headers;		/* raw header lines of the final answer,
+								 * NUL-terminated */
 	size_t		headers_length;
 	const char *body;
 	size_t		body_length;
@@ -170,9 +179,11 @@ extern Evidence *payguard_answer_read(const Gateway *gateway, const CallFacts *a
 
 typedef enum WebhookOutcome
 {
-	WEBHOOK_REFUSED,			/* signature missing, wrong or too old: nothing is stored */
+	WEBHOOK_REFUSED,			/* signature missing, wrong or too old:
+								 * nothing is stored */
 	WEBHOOK_IGNORED,			/* a type that means nothing here */
-	WEBHOOK_UNREADABLE,			/* signed, not understood; evidence is filled as far as it goes */
+	WEBHOOK_UNREADABLE,			/* signed, not understood; evidence is filled
+								 * as far as it goes */
 	WEBHOOK_EVIDENCE
 } WebhookOutcome;
 
@@ -220,15 +231,18 @@ typedef enum GatewayCounter
 extern void payguard_stats_request_shmem(void);
 extern void payguard_stats_startup_shmem(void);
 extern void payguard_stats_count(const char *gateway, GatewayCounter counter);
+
 /* Latency of a call, for the histogram. */
 extern void payguard_stats_latency(const char *gateway, int milliseconds);
 
 /* One gateway's counters, for the view gateway_stats. */
-#define GATEWAY_LATENCY_BUCKETS 20	/* bucket i: below 2^i ms; the last: all longer */
+#define GATEWAY_LATENCY_BUCKETS 20	/* bucket i: below 2^i ms; the last: all
+									 * longer */
 
 typedef struct GatewayStats
 {
-	Oid			database;		/* InvalidOid: the overflow slot of all databases */
+	Oid			database;		/* InvalidOid: the overflow slot of all
+								 * databases */
 	char		gateway[NAMEDATALEN];
 	uint64		counters[GATEWAY_COUNTERS];
 	uint64		latency[GATEWAY_LATENCY_BUCKETS];

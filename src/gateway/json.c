@@ -292,7 +292,7 @@ read_value(Reader *reader)
 	{
 		node->kind = JSON_KIND_STRING;
 		node->text = read_string(reader);
-		result = (node->text != NULL) ? node : NULL;
+		result = (node->text !=NULL) ? node : NULL;
 	}
 	else if (c == '-' || (c >= '0' && c <= '9'))
 		result = read_number(reader, node);

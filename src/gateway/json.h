@@ -79,9 +79,11 @@ extern const char *payguard_json_scalar(const JsonNode *node);
 
 /* Append a value as compact JSON. */
 extern void payguard_json_write(StringInfo out, const JsonNode *node);
+
 /* The same for what people or the ledger will see: card numbers masked,
  * card verification values dropped. */
 extern void payguard_json_write_redacted(StringInfo out, const JsonNode *node);
+
 /* Append text as a JSON string. */
 extern void payguard_json_write_text(StringInfo out, const char *text);
 

@@ -90,7 +90,7 @@ int64
 payguard_option_duration(List *options, const char *name, int64 otherwise)
 {
 	const char *text = payguard_option_get(options, name);
-	int64		value = text != NULL ? payguard_duration_read(text) : -1;
+	int64		value = text !=NULL ? payguard_duration_read(text) : -1;
 
 	return value >= 0 ? value : otherwise;
 }
@@ -110,7 +110,7 @@ int
 payguard_option_integer(List *options, const char *name, int otherwise)
 {
 	const char *text = payguard_option_get(options, name);
-	int			value = text != NULL ? read_count(text) : -1;
+	int			value = text !=NULL ? read_count(text) : -1;
 
 	return value >= 0 ? value : otherwise;
 }
@@ -142,7 +142,7 @@ payguard_schedule_read(const char *text, int64_t *steps)
 		count++;
 		if (text[length] == '\0')
 			return count;
-		text += length + 1;
+		text	  +=length + 1;
 	}
 }
 
@@ -351,7 +351,8 @@ payguard_fdw_validator(PG_FUNCTION_ARGS)
 	}
 
 	text = payguard_option_get(options, "allow_http");
-	if (text != NULL)
+
+	if (text !=NULL)
 		(void) parse_bool(text, &allow_http);
 	foreach(cell, options)
 	{

@@ -21,9 +21,11 @@
 
 /* Value of an option in a list of DefElem, or NULL. */
 extern const char *payguard_option_get(List *options, const char *name);
+
 /* Same with a default; the validator has seen to it that the text is valid. */
 extern int64 payguard_option_duration(List *options, const char *name, int64 otherwise);
 extern int	payguard_option_integer(List *options, const char *name, int otherwise);
+
 /* Read "5s,15s"; the number of steps, 0 when it is no schedule. */
 extern int	payguard_schedule_read(const char *text, int64_t *steps);
 

@@ -152,13 +152,13 @@ split_secrets(const char *text)
 {
 	List	   *secrets = NIL;
 
-	while (text != NULL && *text != '\0')
+	while (text !=NULL && *text !='\0')
 	{
 		size_t		length = strcspn(text, " \t");
 
 		if (length > 0)
 			secrets = lappend(secrets, pnstrdup(text, length));
-		text += length + strspn(text + length, " \t");
+		text	  +=length + strspn(text +length, " \t");
 	}
 	return secrets;
 }
@@ -317,8 +317,11 @@ payguard_gateway_get(const char *name, bool check_usage, bool missing_ok)
 
 	if (cache == NULL)
 		initialize_cache();
-	/* A cached entry asks no system cache, which is where changes by others
-	 * would be heard of. */
+
+	/*
+	 * A cached entry asks no system cache, which is where changes by others
+	 * would be heard of.
+	 */
 	AcceptInvalidationMessages();
 	entry = strlen(name) < NAMEDATALEN ? hash_search(cache, name, HASH_FIND, NULL) : NULL;
 	if (entry == NULL || !is_fresh(entry))
@@ -342,7 +345,7 @@ payguard_gateway_get(const char *name, bool check_usage, bool missing_ok)
 static char *
 copy_text(const char *text)
 {
-	return text != NULL ? pstrdup(text) : NULL;
+	return text !=NULL ? pstrdup(text) : NULL;
 }
 
 /*

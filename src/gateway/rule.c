@@ -73,7 +73,7 @@ read_range(const Place *place)
 	char		after;
 	int			count = 0;
 
-	if (text != NULL && strlen(text) <= 7)
+	if (text !=NULL && strlen(text) <= 7)
 		count = sscanf(text, "%3d-%3d%c", &range.low, &range.high, &after);
 	if (count == 1 && strlen(text) == 3)
 		range.high = range.low;
@@ -325,7 +325,7 @@ condition_holds(const Condition *condition, const ReadScope *scope, const Fields
 		return false;
 	if (condition->test != CONDITION_IS_ONE_OF)
 		return taken.present == (condition->test == CONDITION_PRESENT);
-	for (i = 0; taken.text != NULL && i < condition->count; i++)
+	for (i = 0; taken.text !=NULL && i < condition->count; i++)
 		if (strcmp(taken.text, condition->values[i]) == 0)
 			return true;
 	return false;

@@ -23,6 +23,7 @@ typedef struct SecretFile
 
 /* Read a secret, in the current memory context; PG004. */
 extern char *payguard_secret_read(const char *gateway, const char *path, SecretFile *file);
+
 /* Is the file as it was when it was read? */
 extern bool payguard_secret_unchanged(const SecretFile *file);
 

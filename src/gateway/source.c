@@ -39,7 +39,8 @@ typedef enum SourceKind
 struct Source
 {
 	SourceKind	kind;
-	char	   *text;			/* name of a header or field, constant, separator */
+	char	   *text;			/* name of a header or field, constant,
+								 * separator */
 	JsonPointer *pointer;
 	int			index;			/* split: which piece, from 1 */
 	int			nargs;
@@ -175,12 +176,12 @@ static char *
 read_operand(Expression *expression)
 {
 	size_t		length = expression->nesting > 0 ?
-		strcspn(expression->position, ",)") : strlen(expression->position);
+	strcspn(expression->position, ",)") : strlen(expression->position);
 	char	   *text = pnstrdup(expression->position, length);
 
 	expression->position += length;
 	while (length > 0 && text[length - 1] == ' ')
-		text[--length] = '\0';
+		text[	  --length] = '\0';
 	return text;
 }
 
@@ -236,7 +237,7 @@ read_expression(Expression *expression)
 		if (source->pointer == NULL)
 			payguard_place_refuse(expression->place, "a JSON pointer such as \"json:/data/id\"");
 	}
-	else if (source->text != NULL && source->text[0] == '\0' && source->kind != SOURCE_CONST)
+	else if (source->text !=NULL && source->text[0] == '\0' && source->kind != SOURCE_CONST)
 		payguard_place_refuse(expression->place, "a name after the colon");
 	return source;
 }
@@ -311,8 +312,9 @@ take_text(const char *text)
 	Taken		taken;
 
 	memset(&taken, 0, sizeof(taken));
-	taken.present = (text != NULL);
+	taken.present = (text !=NULL);
 	taken.text = text;
+
 	return taken;
 }
 
@@ -369,9 +371,10 @@ split_text(const char *text, const char *separator, int index)
 	for (; index > 1; index--)
 	{
 		text = strstr(text, separator);
+
 		if (text == NULL)
 			return NULL;
-		text += strlen(separator);
+		text	  +=strlen(separator);
 	}
 	end = strstr(text, separator);
 	return end != NULL ? pnstrdup(text, end - text) : text;
@@ -442,7 +445,7 @@ take_function(const Source *source, const ReadScope *scope)
 		default:
 			break;
 	}
-	taken.present = (taken.text != NULL);
+	taken.present = (taken.text !=NULL);
 	return taken;
 }
 

@@ -34,7 +34,8 @@ typedef struct StatsSlot
 typedef struct StatsArea
 {
 	LWLock	   *lock;			/* guards giving out slots */
-	int			slots;			/* the overflow slot, the last one, not included */
+	int			slots;			/* the overflow slot, the last one, not
+								 * included */
 	StatsSlot	slot[FLEXIBLE_ARRAY_MEMBER];
 } StatsArea;
 

@@ -83,6 +83,7 @@ append_segment(Template *template, Segment ***link, Variable variable, char *tex
 
 	segment->variable = variable;
 	segment->text = text;
+
 	**link = segment;
 	*link = &segment->next;
 	if (variable != VARIABLE_NONE)
@@ -182,7 +183,7 @@ amount_text(const RenderScope *scope)
 {
 	const Adapter *adapter = scope->gateway->adapter;
 	const Money *money = &scope->facts->money;
-	char		text[MONEY_TEXT_SIZE + 2];
+	char text[	MONEY_TEXT_SIZE + 2];
 	int			length;
 	int			decimals = adapter->decimals;
 
@@ -197,7 +198,7 @@ amount_text(const RenderScope *scope)
 		return pstrdup(text);
 	if (length <= decimals)
 		return psprintf("0.%.*s%s", decimals - length, "0000000000000000", text);
-	return psprintf("%.*s.%s", length - decimals, text, text + length - decimals);
+	return psprintf("%.*s.%s", length - decimals, text, text +length - decimals);
 }
 
 /* The text of a variable, or NULL when the call has no value for it. */
@@ -336,6 +337,7 @@ payguard_template_json(const RenderScope *scope, const Template *template, Strin
 		return member != NULL;
 	}
 	text = payguard_template_text(scope, template, TEMPLATE_USE_TEXT);
+
 	if (text == NULL)
 		return false;
 	if (only != NULL && only->next == NULL &&
@@ -379,8 +381,8 @@ payguard_body_compile(const Place *place, bool flat)
 			for (member = place->node->first; member != NULL; member = member->next)
 			{
 				Place		inner = (member->name != NULL) ?
-					payguard_place_member(place, member->name, member) :
-					payguard_place_element(place, index++, member);
+				payguard_place_member(place, member->name, member) :
+				payguard_place_element(place, index++, member);
 
 				if (flat && (member->kind == JSON_KIND_OBJECT || member->kind == JSON_KIND_ARRAY ||
 							 member->kind == JSON_KIND_NULL))

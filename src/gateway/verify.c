@@ -25,7 +25,7 @@ compile_pieces(const Place *place, const char *text, bool optional, int element,
 		{"ts", MESSAGE_TIMESTAMP}, {NULL, 0}
 	};
 
-	while (*text != '\0')
+	while (*text !='\0')
 	{
 		MessagePiece *piece = palloc0(sizeof(MessagePiece));
 		size_t		length = strcspn(text, "{");
@@ -45,7 +45,7 @@ compile_pieces(const Place *place, const char *text, bool optional, int element,
 			if (text[length] == '\0')
 				payguard_place_refuse(place, "\"}\" after \"{\"");
 			node->kind = JSON_KIND_STRING;
-			node->text = pnstrdup(text + 1, length - 1);
+			node->text = pnstrdup(text +1, length - 1);
 			inner.node = node;
 			length++;
 			for (i = 0; variables[i].word != NULL; i++)
@@ -55,7 +55,8 @@ compile_pieces(const Place *place, const char *text, bool optional, int element,
 			if (piece->part == MESSAGE_SOURCE)
 				piece->source = payguard_source_compile(&inner);
 		}
-		text += length;
+		text	  +=length;
+
 		pieces = lappend(pieces, piece);
 	}
 	if (list_length(pieces) > MAX_PIECES)
@@ -102,7 +103,7 @@ message_has(List *message, MessagePart part)
 
 	foreach(cell, message)
 		if (((MessagePiece *) lfirst(cell))->part == part)
-			return true;
+		return true;
 	return false;
 }
 
@@ -232,9 +233,10 @@ read_claims(const SignatureSpec *spec, const char *text, Claims *claims)
 	if (spec->parse == SIGNATURE_PARSE_PLAIN)
 	{
 		claims->signatures[claims->count++] = text;
+
 		return true;
 	}
-	while (*text != '\0')
+	while (*text !='\0')
 	{
 		size_t		length = strcspn(text, separator);
 		char	   *part = pnstrdup(text, length);
@@ -252,7 +254,7 @@ read_claims(const SignatureSpec *spec, const char *text, Claims *claims)
 			else if (spec->ts_name != NULL && strcmp(part, spec->ts_name) == 0)
 				claims->ts = value;
 		}
-		text += length + (text[length] != '\0');
+		text	  +=length + (text[length] != '\0');
 	}
 	return claims->count > 0;
 }
@@ -268,6 +270,7 @@ piece_bytes(const MessagePiece *piece, const SignedMessage *message, const char 
 	{
 		case MESSAGE_TEXT:
 			text = piece->text;
+
 			break;
 		case MESSAGE_BODY:
 			view->data = message->body;
@@ -275,20 +278,24 @@ piece_bytes(const MessagePiece *piece, const SignedMessage *message, const char 
 			return true;
 		case MESSAGE_URL:
 			text = message->url;
+
 			break;
 		case MESSAGE_ID:
 			text = id;
+
 			break;
 		case MESSAGE_TIMESTAMP:
 			text = ts;
+
 			break;
 		case MESSAGE_SOURCE:
 			text = payguard_source_take(piece->source, message->scope).text;
+
 			break;
 	}
-	view->data = text != NULL ? text : "";
-	view->length = text != NULL ? strlen(text) : 0;
-	return text != NULL;
+	view->data = text !=NULL ? text : "";
+	view->length = text !=NULL ? strlen(text) : 0;
+	return text !=NULL;
 }
 
 /* Is some piece of this piece's element missing? */
@@ -357,7 +364,7 @@ any_signature_agrees(const SignatureSpec *spec, const char *secret, const BytesV
 					 int count, const Claims *claims)
 {
 	unsigned char code[SIGNATURE_MAX_SIZE];
-	char		text[2 * SIGNATURE_MAX_SIZE + 8];
+	char text[	2 * SIGNATURE_MAX_SIZE + 8];
 	unsigned char *key;
 	int			key_length = secret_bytes(spec, secret, &key);
 	size_t		length;
@@ -440,7 +447,7 @@ payguard_signature_check(const SignatureSpec *spec, List *secrets, const SignedM
 	count = build_message(spec, message, id, claims.ts, parts);
 	foreach(cell, secrets)
 		if (any_signature_agrees(spec, lfirst(cell), parts, count, &claims))
-			agrees = true;
+		agrees = true;
 	if (!agrees)
 		return "the signature does not agree with any secret";
 	return claims.ts != NULL ? check_clock(spec, claims.ts, message->now) : NULL;

@@ -157,13 +157,13 @@ read_item(Callback *callback, const char *bytes, size_t length)
 		add_item(callback, WEBHOOK_IGNORED, "the adapter ignores this kind of callback");
 		return;
 	}
-	if (rule == NULL && type->text != NULL && !payguard_rules_know_type(spec->rules, type->text))
+	if (rule == NULL && type->text !=NULL && !payguard_rules_know_type(spec->rules, type->text))
 	{
 		add_item(callback, WEBHOOK_IGNORED, "the adapter has no rule for this type");
 		return;
 	}
 	payguard_evidence_fill(evidence, callback->gateway->adapter, &fields);
-	if (reference->text != NULL && reference->text[0] != '\0' &&
+	if (reference->text !=NULL && reference->text[0] != '\0' &&
 		strlen(reference->text) < GATEWAY_REFERENCE_SIZE)
 		evidence->gateway_reference = reference->text;
 	if (is_ambiguous(&fields))

@@ -20,7 +20,8 @@ compile_items(const Place *place, WebhookSpec *webhook)
 	const char *star = strstr(text, "/*");
 
 	if (star == NULL)
-		star = text + strlen(text);
+		star = text +strlen(text);
+
 	webhook->items = payguard_json_pointer(pnstrdup(text, star - text));
 	if (webhook->items != NULL && *star != '\0' && star[2] != '\0')
 	{

@@ -322,7 +322,8 @@ find_taking_time(TimestampTz now)
 }
 
 /*
- * Somebody committed an item: look there, and then.
+ * Somebody committed an item: look there, and then.  If it is the first one of
+ * a new ledger, find out that there is one.
  */
 static void
 note_wake_up(void)
@@ -331,6 +332,8 @@ note_wake_up(void)
 
 	worker->low_water = Min(worker->low_water, due);
 	worker->next_due = Min(worker->next_due, due);
+	if (!TIMESTAMP_IS_NOEND(due) && standing < STANDING_PAUSED && standing != STANDING_SECOND)
+		next_look = 0;
 }
 
 /*
