@@ -652,7 +652,7 @@ SendVerdict
 payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt)
 {
 	if (!is_waiting(order->status) || !attempt->exists || !attempt->is_current ||
-		order->close_requested)
+		order->close_requested || order->entitled_elsewhere)
 		return SEND_DROP;
 	if (attempt->call_by != CALL_BY_WORKER)
 		return SEND_DROP;

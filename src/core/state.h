@@ -124,6 +124,7 @@ typedef struct OrderFacts
 	Money		money;
 	bool		close_requested;
 	bool		is_refunded;	/* nothing of the counted payment is left */
+	bool		entitled_elsewhere; /* another order holds what this would give */
 } OrderFacts;
 
 typedef struct AttemptFacts

@@ -112,12 +112,31 @@ read_unicode_escape(Reader *reader, StringInfo out)
 	return true;
 }
 
+/* A string without escapes, which nearly all are; NULL for any other. */
+static char *
+read_simple_string(Reader *reader)
+{
+	const char *start = reader->position + 1;
+	const char *p;
+
+	for (p = start; p < reader->end && *p != '"'; p++)
+		if (*p == '\\' || (unsigned char) *p < 0x20)
+			return NULL;
+	if (p == reader->end)
+		return NULL;
+	reader->position = p + 1;
+	return pnstrdup(start, p - start);
+}
+
 /* A string, the position being at its opening quote. */
 static char *
 read_string(Reader *reader)
 {
 	StringInfoData out;
+	char	   *simple = read_simple_string(reader);
 
+	if (simple != NULL)
+		return simple;
 	initStringInfo(&out);
 	reader->position++;
 	while (reader->position < reader->end)

@@ -137,7 +137,8 @@ payguard_template_compile(const Place *place, unsigned allowed)
 		p += length + 1;
 	}
 	if (plain.len > 0)
-		append_segment(template, &link, VARIABLE_NONE, plain.data);
+		append_segment(template, &link, VARIABLE_NONE, pstrdup(plain.data));
+	pfree(plain.data);
 	return template;
 }
 

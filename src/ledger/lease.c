@@ -155,6 +155,7 @@ read_candidate(uint64 row)
 	item->provider_id = payguard_row_text(row, 19);
 	candidate->attempt_lease_until = payguard_row_time(row, 20, &isnull);
 	candidate->attempt_has_lease = !isnull;
+	candidate->order.entitled_elsewhere = payguard_row_bool(row, 21);
 	return candidate;
 }
 
@@ -169,7 +170,9 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now)
 		"SELECT x.id, x.epoch, x.op::text, x.gateway, x.order_id, x.attempt_no, x.tries,"
 		" x.request, x.state::text, o.reference, o.status::text, o.amount, o.currency,"
 		" o.attempt_no, o.close_requested_at IS NOT NULL, a.state::text, a.call_by::text,"
-		" a.gateway_reference, a.idempotency_key, a.provider_id, a.lease_until"
+		" a.gateway_reference, a.idempotency_key, a.provider_id, a.lease_until,"
+		" o.once AND EXISTS (SELECT FROM payguard.entitlements e WHERE e.customer = o.customer"
+		"   AND e.product = o.product AND e.order_id <> o.id)"
 		" FROM payguard.outbox x"
 		" JOIN payguard.orders o ON o.id = x.order_id"
 		" LEFT JOIN payguard.attempts a ON a.order_id = x.order_id AND a.no = x.attempt_no"
