@@ -13,14 +13,11 @@
 
 #include "access/xact.h"
 #include "api/argument.h"
-#include "compat.h"
-#include "core/errcode.h"
 #include "funcapi.h"
 #include "gateway/gateway.h"
 #include "ledger/ledger.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/resowner.h"
 
 #define NAME_MAX_LENGTH		200
 #define URL_MAX_LENGTH		2000
@@ -70,92 +67,18 @@ read_arguments(FunctionCallInfo fcinfo, CallbackCall *call)
 }
 
 /*
- * An error that says nothing about the fact: the caller repeats the call.
- */
-static bool
-is_transient(int sqlstate)
-{
-	switch (ERRCODE_TO_CATEGORY(sqlstate))
-	{
-		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* serialization, deadlock */
-		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* out of resources */
-		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* lock timeouts */
-		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* cancel, shutdown */
-		case MAKE_SQLSTATE('5', '8', '0', '0', '0'):	/* input, output */
-		case MAKE_SQLSTATE('2', '5', '0', '0', '0'):	/* read-only, ended transaction */
-			return true;
-		default:
-			return false;
-	}
-}
-
-/*
- * Judge one fact in a subtransaction.  Returns 0, or the SQLSTATE that its
- * judging met; transient errors are raised again.
- */
-static int
-judge_in_subtransaction(const Evidence *evidence, EvidenceOutcome *outcome)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile int sqlstate = 0;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		LedgerScope scope;
-
-		payguard_ledger_enter(&scope);
-		payguard_apply_evidence(evidence, outcome);
-		if (outcome->reference != NULL)
-			outcome->reference = MemoryContextStrdup(context, outcome->reference);
-		payguard_ledger_leave(&scope);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (is_transient(error->sqlerrcode))
-			ReThrowError(error);
-		sqlstate = error->sqlerrcode;
-		ereport(LOG,
-				(errcode(sqlstate),
-				 errmsg("payguard: a callback of gateway \"%s\" could not be judged and is parked: %s",
-						evidence->gateway, error->message),
-				 errhidestmt(true), errhidecontext(true)));
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	return sqlstate;
-}
-
-/*
  * Store one item; the fact is kept even when its judging fails.
  */
 static void
 store_item(const Evidence *evidence, EvidenceOutcome *outcome)
 {
-	int			sqlstate = judge_in_subtransaction(evidence, outcome);
-	MemoryContext context = CurrentMemoryContext;
 	LedgerScope scope;
+	MemoryContext context = CurrentMemoryContext;
 
-	if (sqlstate == 0)
-		return;
 	payguard_ledger_enter(&scope);
-	payguard_park_evidence(evidence, sqlstate, outcome);
-	if (outcome->reference != NULL)
-		outcome->reference = MemoryContextStrdup(context, outcome->reference);
-	outcome->order_id = 0;		/* its status is not told */
+	MemoryContextSwitchTo(context);
+	if (!payguard_book_fact(evidence, outcome))
+		outcome->order_id = 0;	/* its status is not told */
 	payguard_ledger_leave(&scope);
 }
 

@@ -406,6 +406,28 @@ decide_unknown(const Judgement *j)
 	return decision;
 }
 
+/*
+ * "Not found" counts only after the settle time, and only when it is told
+ * twice.  So the gateway is asked soon enough to settle it, even where the
+ * schedule would wait longer or has come to its end.
+ */
+static void
+plan_settling_question(Decision *decision, const Judgement *j)
+{
+	int64_t		unsettled = j->attempt->settles_from + j->traits->not_found_settles - j->now;
+	int			steps = j->traits->query_steps;
+	int64_t		last_step = steps > 0 ? j->traits->query_schedule[steps - 1] : SECOND;
+	int64_t		soon = unsettled > 0 ? unsettled : last_step;
+
+	if (decision->next != NEXT_CALL_QUERY || j->evidence->retry_after > soon)
+		return;
+	if (decision->next_in > soon)
+	{
+		decision->next_in = soon;
+		decision->review = NULL;
+	}
+}
+
 /* The gateway says that it has no such charge. */
 static Decision
 decide_not_found(const Judgement *j)
@@ -424,15 +446,16 @@ decide_not_found(const Judgement *j)
 
 	decision = leave(VERDICT_HINT);
 	plan_question(&decision, j);
-	if (!settled)
-		return decision;
-	if (j->attempt->positive_known)
+	if (settled && j->attempt->positive_known)
 	{
 		decision.review = "the gateway does not find a charge that it told of";
 		return decision;
 	}
-	if (j->attempt->settled_not_found + 1 < NOT_FOUND_NEEDED)
+	if (!settled || j->attempt->settled_not_found + 1 < NOT_FOUND_NEEDED)
+	{
+		plan_settling_question(&decision, j);
 		return decision;
+	}
 
 	if (j->attempt->call_by == CALL_BY_APPLICATION)
 		fail(&decision, j, "not_found");

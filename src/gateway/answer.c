@@ -246,7 +246,7 @@ read_answer(Reading *reading)
 	if (!reply->complete || reply->transport.prereq_count != 1 ||
 		reply->transport.http_status < 200)
 	{
-		evidence->note = reply->transport.prereq_count > 1 ? "the request may have left more than once" :
+		evidence->note = reply->transport.prereq_count > 1 ? "no answer came, and a second send was stopped" :
 			reply->error != NULL ? pstrdup(reply->error) : "no complete answer came";
 		return;
 	}

@@ -141,6 +141,7 @@ payguard_order_create(const CreateInput *input)
 		return NULL;
 	}
 	order = read_order();
-	payguard_match_parked(order->id, order->reference, input->retry_suffix);
+	if (payguard_match_parked(order->id, order->reference, input->retry_suffix))
+		order = payguard_order_find(order->reference);
 	return order;
 }

@@ -247,20 +247,46 @@ payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome)
 		(void) payguard_retry_parked(order_id, 0);
 }
 
+/* A stored fact that is judged again. */
+typedef struct Retrial
+{
+	const ParkedFact *fact;
+	int64		order_id;
+	int32		attempt_no;
+	bool		moved;			/* its order moved, so others may be free */
+	EvidenceOutcome outcome;
+} Retrial;
+
 /*
- * Judge a stored fact again.  True when it is parked no more.
+ * The judging of a stored fact.
+ */
+static void
+judge_again(void *arg)
+{
+	Retrial    *retrial = arg;
+	GatewayTraits traits;
+
+	payguard_traits_hook(retrial->fact->evidence.gateway, &traits);
+	retrial->moved = apply_to_order(&retrial->fact->evidence, retrial->fact->id, &traits,
+									retrial->order_id, retrial->attempt_no, &retrial->outcome);
+}
+
+/*
+ * Judge a stored fact again; one that cannot be judged stays parked and stops
+ * nothing.  True when it is parked no more.
  */
 static bool
 retry_one(const ParkedFact *fact, int64 order_id, int32 attempt_no, bool *moved)
 {
-	GatewayTraits traits;
-	EvidenceOutcome outcome;
+	Retrial		retrial = {0};
 
-	memset(&outcome, 0, sizeof(outcome));
-	payguard_traits_hook(fact->evidence.gateway, &traits);
-	if (apply_to_order(&fact->evidence, fact->id, &traits, order_id, attempt_no, &outcome))
-		*moved = true;
-	return outcome.verdict != VERDICT_PARKED;
+	retrial.fact = fact;
+	retrial.order_id = order_id;
+	retrial.attempt_no = attempt_no;
+	if (payguard_ledger_try(judge_again, &retrial, "judge a parked fact") != 0)
+		return false;
+	*moved = *moved || retrial.moved;
+	return retrial.outcome.verdict != VERDICT_PARKED;
 }
 
 /*

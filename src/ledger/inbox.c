@@ -233,7 +233,7 @@ payguard_parked_list(int64 order_id, int limit)
  * A new order: parked facts that name its reference, or one that an attempt
  * of it will carry, are its own from now on.
  */
-void
+bool
 payguard_match_parked(int64 order_id, const char *reference, const char *retry_suffix)
 {
 	static LedgerPlan match = {
@@ -250,6 +250,8 @@ payguard_match_parked(int64 order_id, const char *reference, const char *retry_s
 	values[1] = CStringGetTextDatum(reference);
 	values[2] = CStringGetTextDatum(prefix);
 	values[3] = CStringGetTextDatum(psprintf("%s:", prefix));	/* ':' follows '9' */
-	if (payguard_plan_run(&match, values, NULL) > 0)
-		(void) payguard_retry_parked(order_id, 0);
+	if (payguard_plan_run(&match, values, NULL) == 0)
+		return false;
+	(void) payguard_retry_parked(order_id, 0);
+	return true;
 }

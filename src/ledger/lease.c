@@ -20,8 +20,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-/* Parked facts that a full sweep tries again. */
-#define PARKED_IN_SWEEP	100
+/* An item whose fact could not be judged is looked at again after this. */
+#define PARKED_WAIT		(INT64CONST(60) * USECS_PER_SEC)
 
 /* A due row with what T1 must know of its order and attempt. */
 typedef struct Candidate
@@ -201,8 +201,10 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now)
 
 /*
  * A fact that this file tells the door about an item that will not go out.
+ * False: it could not be judged and is parked; the item is asked about later,
+ * and the other items of this take are not held up.
  */
-static void
+static bool
 tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool is_stop)
 {
 	Evidence	evidence = {0};
@@ -220,7 +222,13 @@ tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool 
 	evidence.received_at = GetCurrentTimestamp();
 	evidence.outbox_id = item->id;
 	evidence.outbox_epoch = item->epoch;
-	payguard_apply_evidence(&evidence, &outcome);
+	if (payguard_book_fact(&evidence, &outcome))
+		return true;
+	if (item->op == OUTBOX_CHARGE)
+		payguard_outbox_ask_later(item, GetCurrentTimestamp() + PARKED_WAIT);
+	else
+		payguard_outbox_move(item->id, GetCurrentTimestamp() + PARKED_WAIT);
+	return false;
 }
 
 /*
@@ -233,7 +241,7 @@ may_charge(const Candidate *candidate)
 
 	if (candidate->lapsed)
 	{
-		tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
+		(void) tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
 		/* unless the door planned the same bytes again, they rest */
 		payguard_outbox_rest(item->id, item->epoch);
 		return false;
@@ -243,9 +251,10 @@ may_charge(const Candidate *candidate)
 		return true;
 
 	if (candidate->attempt.exists &&
-		(candidate->attempt.state == ATTEMPT_CLAIMED || candidate->attempt.state == ATTEMPT_SENDING))
-		tell_door(item, EVIDENCE_RESULT_NOT_SENT,
-				  candidate->order.close_requested ? "close_requested" : "superseded", true);
+		(candidate->attempt.state == ATTEMPT_CLAIMED || candidate->attempt.state == ATTEMPT_SENDING) &&
+		!tell_door(item, EVIDENCE_RESULT_NOT_SENT,
+				   candidate->order.close_requested ? "close_requested" : "superseded", true))
+		return false;
 	if (candidate->attempt.exists && candidate->attempt.state == ATTEMPT_UNKNOWN)
 		payguard_outbox_move(item->id, DT_NOEND);
 	else
@@ -276,7 +285,7 @@ may_ask(const Candidate *candidate, TimestampTz now)
 		payguard_outbox_move(item->id, candidate->attempt_lease_until);
 		return false;
 	}
-	tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
+	(void) tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
 	return false;
 }
 
@@ -357,8 +366,6 @@ payguard_outbox_take(OutboxTake *take)
 		if (list_length(locked) < list_length(order_ids))
 			take->low_water = take->since;	/* skipped ones are still due */
 	}
-	if (TIMESTAMP_IS_NOBEGIN(take->since))
-		(void) payguard_retry_parked(0, PARKED_IN_SWEEP);
 	if (!take->more)
 		take->next_due = find_next_due(now);
 	if (sends_money)

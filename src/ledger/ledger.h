@@ -236,12 +236,18 @@ extern void payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *o
  */
 extern int	payguard_retry_parked(int64 order_id, int limit);
 
-/* Hand parked facts that name this new order's reference to the order. */
-extern void payguard_match_parked(int64 order_id, const char *reference, const char *retry_suffix);
+/* Hand parked facts that name this new order's reference to the order; true
+ * when there were any, which may have moved it. */
+extern bool payguard_match_parked(int64 order_id, const char *reference, const char *retry_suffix);
 
 /* Store a fact as `parked` without judging it, with the SQLSTATE that its
  * judging met, and put its order (if known) on the review list. */
 extern void payguard_park_evidence(const Evidence *evidence, int sqlstate,
 								   EvidenceOutcome *outcome);
+
+/* --- trial.c: judging that may fail without taking anything with it ------------- */
+
+extern int	payguard_ledger_try(void (*work) (void *arg), void *arg, const char *what);
+extern bool payguard_book_fact(const Evidence *evidence, EvidenceOutcome *outcome);
 
 #endif							/* PAYGUARD_LEDGER_H */

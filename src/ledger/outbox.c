@@ -310,6 +310,20 @@ payguard_outbox_answer(const OutboxItem *item, Evidence *evidence)
 }
 
 /*
+ * What became of a charge could not be judged: its bytes rest, and the gateway
+ * is asked at that time.
+ */
+void
+payguard_outbox_ask_later(const OutboxItem *item, TimestampTz next_run_at)
+{
+	OutboxPlan	query = {OUTBOX_QUERY, item->gateway, item->order_id, item->attempt_no, 0,
+	next_run_at, NULL, 0, 0};
+
+	payguard_outbox_move(item->id, DT_NOEND);
+	payguard_outbox_plan(&query);
+}
+
+/*
  * The booking of an answer failed alone: keep the fact, and ask again later.
  */
 void
@@ -324,13 +338,7 @@ payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate)
 	evidence->gateway = item->gateway;
 	payguard_park_evidence(evidence, sqlstate, &outcome);
 	if (item->op == OUTBOX_CHARGE)
-	{
-		OutboxPlan	query = {OUTBOX_QUERY, item->gateway, item->order_id, item->attempt_no, 0,
-		ask_again, NULL, 0, 0};
-
-		finish_item(item);
-		payguard_outbox_plan(&query);
-	}
+		payguard_outbox_ask_later(item, ask_again);
 	else
 		put_off_item(item, ask_again);
 }

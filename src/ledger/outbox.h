@@ -12,6 +12,7 @@
 
 extern OutboxOp payguard_outbox_op_of(const char *word);
 extern void payguard_outbox_delete(int64 id);
+extern void payguard_outbox_ask_later(const OutboxItem *item, TimestampTz next_run_at);
 extern void payguard_outbox_rest(int64 id, int32 epoch);
 extern void payguard_outbox_move(int64 id, TimestampTz next_run_at);
 

@@ -109,8 +109,10 @@ is_locked(List *locked, int64 order_id)
 	ListCell   *lc;
 
 	foreach(lc, locked)
+	{
 		if (*(int64 *) lfirst(lc) == order_id)
 			return true;
+	}
 	return false;
 }
 
@@ -275,8 +277,10 @@ put_off_skipped(Batch *batch)
 	ListCell   *lc;
 
 	foreach(lc, batch->outcomes)
+	{
 		if (!list_member_ptr(batch->booked, lfirst(lc)))
 			put_off(lfirst(lc), SKIPPED_WAIT);
+	}
 }
 
 /*

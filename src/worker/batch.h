@@ -13,6 +13,13 @@
 /* Outcomes and leases that share one transaction. */
 #define BATCH_SIZE	64
 
+/*
+ * The low-water mark of a full sweep: older than anything due.  Not minus
+ * infinity, by which the outbox would also judge parked facts again, inside
+ * T1: one that cannot be judged would stop all calls.
+ */
+#define SWEEP_ALL	((TimestampTz) 0)
+
 /* The worker of one database: all that outlives a batch. */
 typedef struct Worker
 {
@@ -20,9 +27,9 @@ typedef struct Worker
 	MemoryContext batch_context;	/* reset after each batch */
 	HttpCalls  *http;
 	int			max_calls;		/* as http was made for */
-	List	   *calls;			/* of Call *: under way, or ended and not booked */
+	List	   *calls;			/* of Call *: not booked yet */
 
-	TimestampTz low_water;		/* nothing due is older; DT_NOBEGIN: not known */
+	TimestampTz low_water;		/* nothing due is older; SWEEP_ALL: not known */
 	TimestampTz next_due;		/* look for due items then */
 	bool		more;			/* due items were left for want of slots */
 	TimestampTz take_after;		/* backoff after a failed take */
@@ -60,6 +67,7 @@ typedef struct Batch
 /* A transaction of the worker's, by all the rules; pgstat is told. */
 extern void payguard_batch_begin(const char *activity);
 extern void payguard_batch_commit(void);
+
 /* In PG_CATCH: abort; returns the error in that context, which becomes current. */
 extern ErrorData *payguard_batch_abort(MemoryContext context);
 
@@ -68,8 +76,10 @@ extern ErrorData *payguard_batch_abort(MemoryContext context);
  * error gets out; no outcome is lost before its transaction has committed.
  */
 extern void payguard_batch_run(Worker *worker, bool may_take);
+
 /* take.c: T1 inside the batch's transaction and ledger scope. */
 extern void payguard_batch_take(Batch *batch);
+
 /* Slots in which a call could be begun. */
 extern int	payguard_batch_free_slots(const Worker *worker);
 

@@ -185,7 +185,8 @@ send_request(Call *call, HttpCalls *http)
 		request = payguard_request_thaw(call->item.request);
 	else
 		request = payguard_request_render(gateway, &call->facts);
-	payguard_http_start(http, gateway, request, payguard_request_auth(gateway, request), call);
+	payguard_http_start(http, gateway, payguard_request_seal(gateway, request),
+						payguard_request_auth(gateway, request), call);
 }
 
 /*

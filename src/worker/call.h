@@ -26,8 +26,10 @@ typedef struct Call
 
 /* Begin the call of an item whose lease is committed.  Outside transactions. */
 extern Call *payguard_call_begin(const OutboxItem *item, HttpCalls *http, MemoryContext parent);
+
 /* The reply is here: read it, and give it back. */
 extern void payguard_call_end(Call *call, HttpCalls *http, HttpCall *ended);
+
 /* The outcome is committed, or can never be. */
 extern void payguard_call_free(Call *call);
 

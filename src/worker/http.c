@@ -40,7 +40,7 @@ StaticAssertDecl(LIBCURL_VERSION_NUM >= 0x075500, "payguard needs libcurl 7.85 o
 /* One curl handle with its buffers; pooled. */
 typedef struct Transfer
 {
-	HttpCall	call;			/* what the caller sees; first, so that one is the other */
+	HttpCall	call;			/* must be first: release() casts back */
 	CURL	   *easy;
 	struct curl_slist *header_list;
 	int			prereq_count;	/* requests that may have left */

@@ -227,6 +227,22 @@ payguard_lane_check_failed(const char *message)
 }
 
 /*
+ * Are there others that could be called?
+ */
+static bool
+has_neighbours(const Lane *lane)
+{
+	ListCell   *lc;
+
+	foreach(lc, lanes)
+	{
+		if (lfirst(lc) != lane && ((Lane *) lfirst(lc))->current != NULL)
+			return true;
+	}
+	return false;
+}
+
+/*
  * Slots that the lane may use: its own number, else three of four of those
  * that are free, so that a gateway that hangs leaves some for others.
  */
@@ -238,7 +254,7 @@ count_slots(Lane *lane, int free_slots)
 
 	if (own > 0)
 		room = Min(room, own - lane->in_flight);
-	else if (list_length(lanes) > 1)
+	else if (has_neighbours(lane))
 		room = Min(room, (3 * free_slots - lane->in_flight + 3) / 4);
 	return Max(room, 0);
 }

@@ -40,6 +40,8 @@
 #define FLUSH_WAIT			(INT64CONST(2) * 1000)
 /* The same when many calls are out. */
 #define FLUSH_WAIT_BUSY		(INT64CONST(5) * 1000)
+/* After parked facts could not be judged. */
+#define PARKED_PAUSE		(INT64CONST(300) * USECS_PER_SEC)
 /* A worker that was told to go waits this long for its calls. */
 #define FAREWELL			(INT64CONST(60) * USECS_PER_SEC)
 
@@ -122,7 +124,7 @@ begin_session(Oid database)
 	worker->context = context;
 	worker->batch_context = AllocSetContextCreate(context, "payguard batch",
 												  ALLOCSET_DEFAULT_SIZES);
-	worker->low_water = DT_NOBEGIN;
+	worker->low_water = SWEEP_ALL;
 	/* the rest of the limit is for files of the server's */
 	worker->max_calls = Max(max_safe_fds / 3 - 4, 1);
 	worker->http = payguard_http_create(context, worker->max_calls);
@@ -264,6 +266,42 @@ check_standing(void)
 		drop_outcomes();
 }
 
+/*
+ * Judge parked facts again, whose order may have come meanwhile.  Apart from
+ * everything else: one that cannot be judged must not stop the calls.
+ */
+static void
+retry_parked_facts(TimestampTz now)
+{
+	static TimestampTz not_before = 0;
+
+	if (standing < STANDING_NOT_ADOPTED || now < not_before)
+		return;
+	PG_TRY();
+	{
+		LedgerScope scope;
+
+		payguard_batch_begin("payguard: judging parked facts");
+		payguard_ledger_enter(&scope);
+		(void) payguard_retry_parked(0, BATCH_SIZE);
+		payguard_ledger_leave(&scope);
+		payguard_batch_commit();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error = payguard_batch_abort(worker->batch_context);
+
+		not_before = now + PARKED_PAUSE;
+		ereport(LOG,
+				(errcode(error->sqlerrcode),
+				 errmsg("payguard could not judge parked facts in database \"%s\": %s",
+						database_name, error->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(worker->context);
+	MemoryContextReset(worker->batch_context);
+}
+
 /* --- when to do what --------------------------------------------------------------- */
 
 /*
@@ -344,8 +382,9 @@ static void
 look_around(TimestampTz now)
 {
 	check_standing();
+	retry_parked_facts(now);
 	payguard_lanes_forget();
-	worker->low_water = DT_NOBEGIN;
+	worker->low_water = SWEEP_ALL;
 	worker->next_due = now;
 	next_look = now + (TimestampTz) payguard_poll_interval * 1000;
 }

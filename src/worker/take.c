@@ -62,7 +62,7 @@ take_items(Batch *batch, int limit, List *closed)
 	take.lease_margin = (int64) payguard_lease_margin * 1000;
 	take.total_timeout = read_total_timeout;
 	take.next_due = DT_NOEND;
-	take.low_water = DT_NOBEGIN;
+	take.low_water = since;
 	payguard_outbox_take(&take);
 
 	batch->items = list_concat(batch->items, take.items);
@@ -85,8 +85,10 @@ list_other_lanes(const Lane *lane)
 	ListCell   *lc;
 
 	foreach(lc, payguard_lanes_all())
+	{
 		if (lfirst(lc) != lane)
 			result = lappend(result, ((Lane *) lfirst(lc))->name);
+	}
 	return result;
 }
 
@@ -100,8 +102,10 @@ count_items(const Batch *batch, const Lane *lane)
 	ListCell   *lc;
 
 	foreach(lc, batch->items)
+	{
 		if (strcmp(((OutboxItem *) lfirst(lc))->gateway, lane->name) == 0)
 			result++;
+	}
 	return result;
 }
 
@@ -162,4 +166,3 @@ payguard_batch_take(Batch *batch)
 	}
 	batch->must_repeat = !fits_lanes(batch, free_slots);
 }
-

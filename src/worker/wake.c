@@ -124,7 +124,11 @@ wake_worker(TimestampTz due)
 			latch = slot->latch;
 		}
 		SpinLockRelease(&slot->mutex);
-		/* Another process may have that PGPROC by now; it copes with a wake-up. */
+
+		/*
+		 * Another process may have that PGPROC by now; it copes with a
+		 * wake-up.
+		 */
 		if (latch != NULL)
 			SetLatch(latch);
 	}

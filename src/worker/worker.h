@@ -35,7 +35,7 @@ typedef struct WorkerStatus
 	Oid			database;		/* InvalidOid: the slot is free */
 	int			pid;			/* 0: reserved, the worker has not started yet */
 	uint32		generation;		/* of this reservation */
-	uint64		batches;		/* transactions that booked or leased something */
+	uint64		batches;		/* transactions with outcomes or leases */
 	uint64		calls;			/* gateway calls that have ended */
 } WorkerStatus;
 
@@ -55,6 +55,7 @@ extern Datum payguard_slot_argument(int slot, uint32 generation);
 /* The worker's side.  InvalidOid: this start came too late. */
 extern Oid	payguard_slot_attach(Datum argument);
 extern bool payguard_slot_is_wanted(void);
+
 /* Earliest due time that was committed since the last call; DT_NOEND: none. */
 extern TimestampTz payguard_slot_collect(void);
 extern void payguard_slot_count(int batches, int calls);
@@ -71,16 +72,21 @@ typedef struct HttpCall
 } HttpCall;
 
 extern HttpCalls *payguard_http_create(MemoryContext context, int max_calls);
+
 /* Readable when payguard_http_run() has something to do. */
 extern int	payguard_http_descriptor(const HttpCalls *calls);
+
 /* Milliseconds until run() must be called whatever the descriptor says; -1 none. */
 extern long payguard_http_timeout(const HttpCalls *calls);
+
 /* Start a call; it must not have been started before.  Any call is sent once. */
 extern void payguard_http_start(HttpCalls *calls, const Gateway *gateway,
 								const CallRequest *request, List *auth_headers, void *owner);
+
 /* Let curl work; returns the ended calls (List of HttpCall *), never raises. */
 extern List *payguard_http_run(HttpCalls *calls);
 extern int	payguard_http_in_flight(const HttpCalls *calls);
+
 /* Give an ended call's resources back. */
 extern void payguard_http_release(HttpCalls *calls, HttpCall *call);
 extern void payguard_http_destroy(HttpCalls *calls);
