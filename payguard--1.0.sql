@@ -282,6 +282,7 @@ CREATE TABLE payguard.instances (
 	origin bigint PRIMARY KEY,
 	label text NOT NULL,
 	timeline integer NOT NULL,
+	switched_at timestamptz,
 	adopted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	adopted_by text NOT NULL,
 	reason text NOT NULL

@@ -267,7 +267,13 @@ finish_won(const ClaimCall *call, const OrderView *view, ClaimInput *input, Clai
 	answer->status = ORDER_PROCESSING;
 	answer->input = input;
 	answer->attempt_no = view->attempt_no + 1;
-	if (view->has_parked && payguard_retry_parked(view->id, 0) > 0)
+	if (call->call_by == CALL_BY_APPLICATION && input->lease_token == NULL)
+	{
+		answer->verdict = "in_progress";
+		answer->claimed = false;
+		answer->attempt = &payguard_order_view(call->reference, NULL)->latest;
+	}
+	else if (view->has_parked && payguard_retry_parked(view->id, 0) > 0)
 	{
 		OrderView  *after = payguard_order_view(call->reference, NULL);
 
@@ -314,6 +320,12 @@ try_claim(const ClaimCall *call, OrderView *view, ClaimInput *input, ClaimAnswer
 	{
 		expire(view, answer);
 		return;
+	}
+	if (call->call_by == CALL_BY_APPLICATION && payguard_order_ask_first(view))
+	{
+		/* perhaps a claim that a failover lost: the gateway is asked at once */
+		input->lease_token = NULL;
+		input->lease_until = GetCurrentTimestamp();
 	}
 	switch (payguard_order_claim(view, input))
 	{

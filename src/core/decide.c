@@ -671,8 +671,21 @@ payguard_query_delay(const GatewayTraits *traits, int tries, bool *exhausted)
 	return *exhausted ? DAY : traits->query_schedule[tries];
 }
 
+/*
+ * After a failover a send may be missing from the ledger.  The gateway is
+ * asked; one that sees one purchase under one key needs no asking.
+ */
+static SendVerdict
+may_send_after_failover(const GatewayTraits *traits)
+{
+	if (traits->can_query_by_reference)
+		return SEND_ASK_FIRST;
+	return traits->has_key || traits->reference_unique ? SEND_NOW : SEND_HOLD;
+}
+
 SendVerdict
-payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt)
+payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt,
+				  const GatewayTraits *traits)
 {
 	if (!is_waiting(order->status) || !attempt->exists || !attempt->is_current ||
 		order->close_requested || order->entitled_elsewhere)
@@ -684,7 +697,7 @@ payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt)
 		case ATTEMPT_CLAIMED:
 		case ATTEMPT_SENDING:
 		case ATTEMPT_UNKNOWN:
-			return SEND_NOW;
+			return attempt->ask_first ? may_send_after_failover(traits) : SEND_NOW;
 		case ATTEMPT_PENDING:
 		case ATTEMPT_SUCCEEDED:
 		case ATTEMPT_FAILED:

@@ -138,6 +138,7 @@ typedef struct AttemptFacts
 	bool		token_matches;	/* the fact came with this attempt's token */
 	bool		may_have_left;	/* a send had, or may have had, a prereq count > 0 */
 	bool		reported;		/* the application reported something already */
+	bool		ask_first;		/* a send may have been lost in a failover */
 	bool		positive_known; /* pending or a provider id was ever told */
 	bool		id_known;		/* the gateway's id of the charge is known */
 	bool		failure_inferred;	/* failed without the gateway saying so */
@@ -228,9 +229,11 @@ typedef enum SendVerdict
 {
 	SEND_NOW,
 	SEND_ASK_FIRST,				/* query before it is charged */
+	SEND_HOLD,					/* cannot be asked about: waits for adopt() */
 	SEND_DROP					/* the attempt is over, or may not go out any more */
 } SendVerdict;
 
-extern SendVerdict payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt);
+extern SendVerdict payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt,
+									 const GatewayTraits *traits);
 
 #endif							/* PAYGUARD_STATE_H */

@@ -20,6 +20,7 @@
 #include "executor/tuptable.h"
 #include "ledger/claim.h"
 #include "ledger/door.h"
+#include "ledger/instance.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -103,6 +104,25 @@ payguard_order_view(const char *reference, const char *request_key)
 	read_attempt(11, &view->latest);
 	read_attempt(22, &view->keyed);
 	return view;
+}
+
+bool
+payguard_order_ask_first(const OrderView *view)
+{
+	static LedgerPlan read = {
+		"SELECT FROM payguard.orders o WHERE o.id = $1 AND o.created_at < $2"
+		" AND NOT EXISTS (SELECT FROM payguard.evidence e WHERE e.order_id = o.id"
+		"   AND e.source = 'query' AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $2)",
+		2, {INT8OID, TIMESTAMPTZOID}, NULL
+	};
+	TimestampTz switched_at;
+	Datum		values[2];
+
+	if (!payguard_instance_switched(&switched_at))
+		return false;
+	values[0] = Int64GetDatum(view->id);
+	values[1] = TimestampTzGetDatum(switched_at);
+	return payguard_plan_read_latest(&read, values, NULL) > 0;
 }
 
 /*

@@ -54,6 +54,12 @@ typedef struct OrderView
  */
 extern OrderView *payguard_order_view(const char *reference, const char *request_key);
 
+/*
+ * Is this order older than a failover, and has the gateway not been asked
+ * about it since?  Then an application's claim may be one that was lost.
+ */
+extern bool payguard_order_ask_first(const OrderView *view);
+
 /* What a claim adds. */
 typedef struct ClaimInput
 {
@@ -64,7 +70,7 @@ typedef struct ClaimInput
 	GatewayMode mode;
 	const char *gateway_reference;
 	const char *idempotency_key;
-	const char *lease_token;	/* application only */
+	const char *lease_token;	/* application only; NULL: it must not call */
 	TimestampTz lease_until;	/* application only */
 	const bytea *request;		/* worker only: the frozen bytes */
 } ClaimInput;

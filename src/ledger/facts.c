@@ -11,6 +11,7 @@
 
 #include "catalog/pg_type.h"
 #include "ledger/door.h"
+#include "ledger/instance.h"
 #include "utils/builtins.h"
 
 /*
@@ -236,8 +237,12 @@ fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *tr
 		3, {INT8OID, INT4OID, TIMESTAMPTZOID}, NULL
 	};
 	AttemptFacts *attempt = &facts->attempt;
+	TimestampTz switched_at;
 	Datum		values[3];
 
+	/* a send that a failover lost happened before the switch */
+	if (payguard_instance_switched(&switched_at))
+		attempt->settles_from = Max(attempt->settles_from, switched_at);
 	values[0] = Int64GetDatum(facts->order_id);
 	values[1] = Int32GetDatum(facts->attempt_no);
 	values[2] = TimestampTzGetDatum(attempt->settles_from + traits->not_found_settles);

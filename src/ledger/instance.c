@@ -51,10 +51,23 @@ static LedgerPlan upsert_adopted = {
 	.sql = "INSERT INTO payguard.instances AS i (origin, label, timeline, adopted_by, reason)"
 	" VALUES ($1, $2, $3, session_user, $4)"
 	" ON CONFLICT (origin) DO UPDATE"
-	" SET label = excluded.label, timeline = excluded.timeline,"
+	" SET label = excluded.label, timeline = excluded.timeline, switched_at = NULL,"
 	" adopted_at = clock_timestamp(), adopted_by = excluded.adopted_by, reason = excluded.reason",
 	.nargs = 4,
 	.argtypes = {INT8OID, TEXTOID, INT4OID, TEXTOID}
+};
+
+static LedgerPlan read_switch = {
+	.sql = "SELECT timeline, switched_at FROM payguard.instances WHERE origin = $1",
+	.nargs = 1,
+	.argtypes = {INT8OID}
+};
+
+static LedgerPlan note_switch = {
+	.sql = "UPDATE payguard.instances SET timeline = $2, switched_at = clock_timestamp()"
+	" WHERE origin = $1 AND timeline <> $2",
+	.nargs = 2,
+	.argtypes = {INT8OID, INT4OID}
 };
 
 /* The origin that was found in instances; 0: none yet in this backend. */
@@ -209,4 +222,32 @@ payguard_instance_adopt(const char *reason)
 	(void) payguard_plan_run(&upsert_adopted, values, NULL);
 	remember_adopted(origin);
 	return payguard_outbox_restamp(origin);
+}
+
+/*
+ * Has this copy gone on under a new timeline (a promotion, a point-in-time
+ * recovery) since it was adopted?  Then the last commits of the old one may be
+ * missing, charges that were sent among them: whatever is older than the
+ * switch is asked about before it is charged.  Whoever looks first notes the
+ * time, which is later than the switch and therefore safe.
+ */
+bool
+payguard_instance_switched(TimestampTz *since)
+{
+	int32		timeline = (int32) GetWALInsertionTimeLine();
+	Datum		values[2] = {Int64GetDatum(payguard_origin()), Int32GetDatum(timeline)};
+	bool		isnull;
+
+	if (payguard_plan_read_latest(&read_switch, values, NULL) == 0)
+		return false;
+	if (payguard_row_int32(0, 0) != timeline)
+	{
+		if (payguard_plan_run(&note_switch, values, NULL) > 0)
+			ereport(LOG,
+					(errmsg("payguard goes on under timeline %d", timeline),
+					 errdetail("Orders older than this switch are asked about before they are charged.")));
+		(void) payguard_plan_read_latest(&read_switch, values, NULL);
+	}
+	*since = payguard_row_time(0, 1, &isnull);
+	return !isnull;
 }

@@ -14,6 +14,8 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+
 /*
  * Adopt an empty ledger.  For create_order alone, before it inserts; in a
  * ledger that holds anything this changes nothing.
@@ -25,5 +27,8 @@ extern void payguard_instance_adopt_first(void);
  * Returns how many outbox items were not ours before.
  */
 extern int64 payguard_instance_adopt(const char *reason);
+
+/* Went on under a new timeline?  Then `since` is when that was noticed. */
+extern bool payguard_instance_switched(TimestampTz *since);
 
 #endif							/* PAYGUARD_LEDGER_INSTANCE_H */

@@ -16,6 +16,8 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "core/settings.h"
+#include "ledger/door.h"
+#include "ledger/instance.h"
 #include "ledger/outbox.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -156,6 +158,7 @@ read_candidate(uint64 row)
 	candidate->attempt_lease_until = payguard_row_time(row, 20, &isnull);
 	candidate->attempt_has_lease = !isnull;
 	candidate->order.entitled_elsewhere = payguard_row_bool(row, 21);
+	candidate->attempt.ask_first = payguard_row_bool(row, 22);
 	return candidate;
 }
 
@@ -164,7 +167,7 @@ read_candidate(uint64 row)
  * Rows that changed meanwhile and are no longer due drop out.
  */
 static List *
-read_candidates(Datum *ids, int nids, List *locked, TimestampTz now)
+read_candidates(Datum *ids, int nids, List *locked, TimestampTz now, TimestampTz switched_at)
 {
 	static LedgerPlan read = {
 		"SELECT x.id, x.epoch, x.op::text, x.gateway, x.order_id, x.attempt_no, x.tries,"
@@ -172,17 +175,20 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now)
 		" o.attempt_no, o.close_requested_at IS NOT NULL, a.state::text, a.call_by::text,"
 		" a.gateway_reference, a.idempotency_key, a.provider_id, a.lease_until,"
 		" o.once AND EXISTS (SELECT FROM payguard.entitlements e WHERE e.customer = o.customer"
-		"   AND e.product = o.product AND e.order_id <> o.id)"
+		"   AND e.product = o.product AND e.order_id <> o.id),"
+		" o.created_at < $4 AND NOT EXISTS (SELECT FROM payguard.evidence e"
+		"   WHERE e.order_id = x.order_id AND e.attempt_no = x.attempt_no AND e.source = 'query'"
+		"   AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $4)"
 		" FROM payguard.outbox x"
 		" JOIN payguard.orders o ON o.id = x.order_id"
 		" LEFT JOIN payguard.attempts a ON a.order_id = x.order_id AND a.no = x.attempt_no"
 		" WHERE x.id = ANY ($1) AND x.order_id = ANY ($2) AND x.next_run_at <= $3"
 		" AND (x.state = 'ready' OR x.lease_until < $3)"
 		" ORDER BY x.next_run_at, x.id",
-		3, {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}, NULL
+		4, {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID}, NULL
 	};
 	Datum	   *order_ids = palloc(sizeof(Datum) * Max(list_length(locked), 1));
-	Datum		values[3];
+	Datum		values[4];
 	List	   *candidates = NIL;
 	ListCell   *lc;
 	int			n = 0;
@@ -193,6 +199,7 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now)
 	values[0] = PointerGetDatum(construct_array(ids, nids, INT8OID, sizeof(int64), true, 'd'));
 	values[1] = PointerGetDatum(construct_array(order_ids, n, INT8OID, sizeof(int64), true, 'd'));
 	values[2] = TimestampTzGetDatum(now);
+	values[3] = TimestampTzGetDatum(switched_at);
 	rows = payguard_plan_run(&read, values, NULL);
 	for (uint64 i = 0; i < rows; i++)
 		candidates = lappend(candidates, read_candidate(i));
@@ -232,12 +239,33 @@ tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool 
 }
 
 /*
+ * The charge will not go out: an attempt that never left ends by our own
+ * evidence, and a wished close is done.
+ */
+static void
+drop_charge(const Candidate *candidate)
+{
+	const OutboxItem *item = candidate->item;
+
+	if (candidate->attempt.exists &&
+		(candidate->attempt.state == ATTEMPT_CLAIMED || candidate->attempt.state == ATTEMPT_SENDING) &&
+		!tell_door(item, EVIDENCE_RESULT_NOT_SENT,
+				   candidate->order.close_requested ? "close_requested" : "superseded", true))
+		return;
+	if (candidate->attempt.exists && candidate->attempt.state == ATTEMPT_UNKNOWN)
+		payguard_outbox_move(item->id, DT_NOEND);
+	else
+		payguard_outbox_delete(item->id);
+}
+
+/*
  * A charge that is due: may it go out?
  */
 static bool
 may_charge(const Candidate *candidate)
 {
 	const OutboxItem *item = candidate->item;
+	GatewayTraits traits;
 
 	if (candidate->lapsed)
 	{
@@ -246,19 +274,25 @@ may_charge(const Candidate *candidate)
 		payguard_outbox_rest(item->id, item->epoch);
 		return false;
 	}
-	if (item->request != NULL &&
-		payguard_may_send(&candidate->order, &candidate->attempt) == SEND_NOW)
-		return true;
-
-	if (candidate->attempt.exists &&
-		(candidate->attempt.state == ATTEMPT_CLAIMED || candidate->attempt.state == ATTEMPT_SENDING) &&
-		!tell_door(item, EVIDENCE_RESULT_NOT_SENT,
-				   candidate->order.close_requested ? "close_requested" : "superseded", true))
-		return false;
-	if (candidate->attempt.exists && candidate->attempt.state == ATTEMPT_UNKNOWN)
-		payguard_outbox_move(item->id, DT_NOEND);
-	else
-		payguard_outbox_delete(item->id);
+	payguard_traits_hook(item->gateway, &traits);
+	switch (payguard_may_send(&candidate->order, &candidate->attempt, &traits))
+	{
+		case SEND_NOW:
+			if (item->request != NULL)
+				return true;
+			drop_charge(candidate);
+			break;
+		case SEND_ASK_FIRST:
+			payguard_outbox_ask_later(item, GetCurrentTimestamp());
+			break;
+		case SEND_HOLD:
+			payguard_outbox_move(item->id, DT_NOEND);
+			payguard_review_add_other(item->order_id, "waits for adopt() after a failover");
+			break;
+		case SEND_DROP:
+			drop_charge(candidate);
+			break;
+	}
 	return false;
 }
 
@@ -338,6 +372,7 @@ payguard_outbox_take(OutboxTake *take)
 	List	   *order_ids;
 	List	   *locked;
 	ListCell   *lc;
+	TimestampTz switched_at;
 	int			nids;
 
 	take->items = NIL;
@@ -345,8 +380,10 @@ payguard_outbox_take(OutboxTake *take)
 	nids = find_due(take, now, &ids, &order_ids);
 	if (nids > 0)
 	{
+		if (!payguard_instance_switched(&switched_at))
+			switched_at = DT_NOBEGIN;
 		locked = payguard_outbox_lock_orders(order_ids);
-		foreach(lc, read_candidates(ids, nids, locked, now))
+		foreach(lc, read_candidates(ids, nids, locked, now, switched_at))
 		{
 			Candidate  *candidate = lfirst(lc);
 			OutboxItem *item = candidate->item;

@@ -154,7 +154,9 @@ payguard_outbox_tries(int64 order_id, int32 attempt_no)
 }
 
 /*
- * adopt() takes over what waits: all items belong to this origin from now on.
+ * adopt() takes over what waits: all items belong to this origin from now on,
+ * and charges that a failover held back, because nobody could be asked about
+ * them, may go out.
  */
 int64
 payguard_outbox_restamp(int64 origin)
@@ -163,9 +165,19 @@ payguard_outbox_restamp(int64 origin)
 		"UPDATE payguard.outbox SET origin = $1 WHERE origin <> $1",
 		1, {INT8OID}, NULL
 	};
+	static LedgerPlan release = {
+		"UPDATE payguard.outbox x SET next_run_at = clock_timestamp()"
+		" WHERE op = 'charge' AND state = 'ready' AND next_run_at = 'infinity'"
+		" AND EXISTS (SELECT FROM payguard.attempts a WHERE a.order_id = x.order_id"
+		"   AND a.no = x.attempt_no AND a.state = 'claimed')"
+		" AND NOT EXISTS (SELECT FROM payguard.outbox q WHERE q.order_id = x.order_id"
+		"   AND q.attempt_no = x.attempt_no AND q.op = 'query')",
+		0, {0}, NULL
+	};
 	Datum		values[1] = {Int64GetDatum(origin)};
 	uint64		count = payguard_plan_run(&update, values, NULL);
 
+	count += payguard_plan_run(&release, NULL, NULL);
 	if (count > 0)
 		wake(GetCurrentTimestamp());
 	return (int64) count;
