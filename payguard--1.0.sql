@@ -221,6 +221,7 @@ CREATE TABLE payguard.evidence (
 	source payguard.evidence_source NOT NULL,
 	result payguard.evidence_result NOT NULL,
 	verdict payguard.evidence_verdict NOT NULL,
+	mode payguard.gateway_mode,
 	gateway text COLLATE "C" NOT NULL,
 	gateway_reference text COLLATE "C",
 	charge_id text COLLATE "C",

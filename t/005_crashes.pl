@@ -12,7 +12,10 @@ use Test::More;
 use Time::HiRes qw(time usleep);
 
 my $sandbox = Payguard->sandbox(args => [ '--seed', 5 ]);
-my $node    = Payguard->new_node('main', databases => 'postgres', conf => "restart_after_crash = on\n");
+# Commits of sessions are not flushed, so what is on disk after a crash is what payguard itself has flushed before it sent.
+my $node = Payguard->new_node('main',
+	databases => 'postgres',
+	conf      => "restart_after_crash = on\nsynchronous_commit = off\nwal_writer_delay = 10s\n");
 Payguard->create_gateway($node, 'postgres', $sandbox,
 	options => { total_timeout => '30s', query_schedule => '200ms,300ms,500ms,500ms,1s,1s,1s,1s,1s,1s,1s,1s' });
 my $shop = Payguard::Shop->new($node, 'postgres', $sandbox);
@@ -157,7 +160,6 @@ cmp_ok(scalar @lines, '<=', 6 * $ended + 4, 'a few lines in the log for each end
 
 # --- chaos: faults at the gateway, and three violent ends at arbitrary moments under load
 
-my $before = $shop->summary;
 $shop->post('/_sandbox/faults',
 	{ rates => { charge_then_fin => 0.1, charge_then_rst => 0.1, slow => 0.1, charge_then_500 => 0.1, declined => 0.1 } });
 $shop->post('/_sandbox/config', { slow => 700, latency => 15 });
@@ -196,14 +198,17 @@ foreach (1 .. 60)
 	last if $came;
 	usleep(250_000);
 }
-ok($came, "all $count orders are decided")
+ok($came, 'all orders that survived are decided')
   or diag($shop->sql("SELECT reference, status, attempt_no FROM payguard.orders WHERE reference LIKE 'CHAOS-%' AND status NOT IN ('paid', 'failed')"));
 my $after = $shop->summary;
 is($after->{orders_charged_twice_ever}, 0, 'none was charged twice');
 my %charged = map { (split /,/)[ 0, 3 ] } grep { /^CHAOS/ } split /\n/, slurp_orders();
 my %paid    = map { split /\|/ } split /\n/,
   $shop->sql("SELECT reference, (status = 'paid')::int FROM payguard.orders WHERE reference LIKE 'CHAOS-%'");
-my @wrong = grep { ($charged{$_} // 0) != $paid{$_} } sort keys %paid;
+# An order that was charged and then forgotten here would be as wrong.
+my %all   = map { $_ => 1 } keys %paid, grep { $charged{$_} } keys %charged;
+my @wrong = grep { ($charged{$_} // 0) != ($paid{$_} // 0) } sort keys %all;
+cmp_ok(scalar keys %paid, '>=', 80, 'enough of them to mean something');
 is(scalar @wrong, 0, 'paid here means charged there, and nothing else does')
   or diag(join "\n", map { "$_: " . $shop->evidence($_) } @wrong);
 $shop->is_healthy;

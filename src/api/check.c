@@ -105,13 +105,9 @@ payguard_check(PG_FUNCTION_ARGS)
 	const CheckRule *rule;
 	LedgerScope scope;
 	Datum		args[CHECK_ARGS];
-	int			nest_level;
 
 	InitMaterializedSRF(fcinfo, 0);
 	payguard_ledger_enter(&scope);
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	args[0] = Int64GetDatum(payguard_origin());
 	args[1] = builtin_adapter_names();
 	args[2] = BoolGetDatum(is_preloaded());
@@ -125,7 +121,6 @@ payguard_check(PG_FUNCTION_ARGS)
 		run_rule(rule, args, result);
 	PopActiveSnapshot();
 
-	AtEOXact_GUC(false, nest_level);
 	payguard_ledger_leave(&scope);
 	return (Datum) 0;
 }

@@ -47,6 +47,13 @@ const CheckRule payguard_money_rules[] = {
 		" GROUP BY o.id, o.reference HAVING count(*) > 1"
 	},
 	{
+		"reversal_differs",
+		"order and counted payment do not agree on whether the payment was reversed",
+		"SELECT " ORDER_NAME ", format('order %s, payment %s: %s', o.status, p.provider_id, p.state)"
+		" FROM payguard.payments p JOIN payguard.orders o ON o.id = p.order_id"
+		" WHERE p.counted AND (p.state = 'reversed') <> (o.status = 'reversed')"
+	},
+	{
 		"success_without_payment",
 		"the attempt succeeded, but its payment is missing",
 		"SELECT " ORDER_NAME ", format('attempt %s %s', a.no, a.state)"

@@ -321,11 +321,23 @@ try_claim(const ClaimCall *call, OrderView *view, ClaimInput *input, ClaimAnswer
 		expire(view, answer);
 		return;
 	}
-	if (call->call_by == CALL_BY_APPLICATION && payguard_order_ask_first(view))
+	if (call->call_by == CALL_BY_APPLICATION)
 	{
-		/* perhaps a claim that a failover lost: the gateway is asked at once */
-		input->lease_token = NULL;
-		input->lease_until = GetCurrentTimestamp();
+		switch (payguard_order_may_call(view, input->gateway))
+		{
+			case SEND_ASK_FIRST:
+				/* perhaps a claim that a failover lost: the gateway is asked at once */
+				input->lease_token = NULL;
+				input->lease_until = GetCurrentTimestamp();
+				break;
+			case SEND_HOLD:
+				payguard_order_hold(view);
+				answer->verdict = "in_progress";
+				return;
+			case SEND_NOW:
+			case SEND_DROP:
+				break;
+		}
 	}
 	switch (payguard_order_claim(view, input))
 	{

@@ -17,7 +17,6 @@
 #include "utils/numeric.h"
 
 #define NAME_MAX_LENGTH			200 /* customer, product, gateway */
-#define DEFAULT_RETRY_SUFFIX	"_r"
 #define LIFETIME_MAX			(INT64CONST(3660) * USECS_PER_DAY)
 /* attempts that a reference must leave room for */
 #define ATTEMPT_ROOM			999
@@ -143,10 +142,11 @@ check_same(const OrderRow *order, const CreateInput *input)
 
 /*
  * replaces: close the order that this one takes the place of.  Only one that
- * cannot have moved money may be replaced.
+ * cannot have moved money may be replaced, and only once: a closed one passes
+ * when the order that took its place was found (is_repeat).
  */
 static void
-close_replaced(const char *reference)
+close_replaced(const char *reference, bool is_repeat)
 {
 	OrderRow   *order = payguard_order_find(reference);
 	Evidence	evidence = {0};
@@ -163,7 +163,8 @@ close_replaced(const char *reference)
 	evidence.code = "replaced";
 	evidence.received_at = GetCurrentTimestamp();
 	payguard_apply_evidence(&evidence, &outcome);
-	if (outcome.status != ORDER_CLOSED)
+	if (outcome.status != ORDER_CLOSED ||
+		(outcome.verdict != VERDICT_APPLIED && !is_repeat))
 		ereport(ERROR,
 				(errcode(ERRCODE_PAYGUARD_TRANSITION),
 				 errmsg("order \"%s\" cannot be replaced while it is %s", reference,
@@ -184,13 +185,17 @@ find_or_create(CreateInput *input, const char *replaces, bool *created)
 		payguard_order_find(input->reference) : NULL;
 
 		*created = false;
-		if (order == NULL && replaces != NULL)
+		if (order != NULL)
+			return order;
+		if (input->once)
+			order = payguard_order_find_once(input->customer, input->product);
+		if (order != NULL && replaces != NULL && strcmp(order->reference, replaces) == 0)
+			order = NULL;		/* it gives way */
+		if (replaces != NULL)
 		{
-			close_replaced(replaces);
+			close_replaced(replaces, order != NULL);
 			replaces = NULL;
 		}
-		if (order == NULL && input->once)
-			order = payguard_order_find_once(input->customer, input->product);
 		if (order != NULL)
 			return order;
 		if (input->reference == NULL)

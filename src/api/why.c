@@ -52,16 +52,19 @@ PG_FUNCTION_INFO_V1(payguard_why);
 	"   a.no, a.gateway, a.gateway_reference)" \
 	" || CASE a.mode WHEN 'test' THEN ' (test mode, no real money)' ELSE '' END" \
 	" FROM payguard.attempts a WHERE a.order_id = $1" \
-	" UNION ALL SELECT a.sent_at, 3, a.no, 'sent'," \
+	" UNION ALL SELECT greatest(a.sent_at, a.created_at), 3, a.no, 'sent'," \
 	" format('attempt %s: from here on the request may have reached gateway \"%s\"', a.no, a.gateway)" \
 	" FROM payguard.attempts a WHERE a.order_id = $1 AND a.sent_at IS NOT NULL"
 
 #define SOURCE_IN_WORDS \
 	" CASE e.source" \
-	"   WHEN 'answer' THEN 'the gateway answered'" \
+	"   WHEN 'answer' THEN CASE WHEN e.transport IS NULL THEN 'payguard found'" \
+	"     WHEN e.transport ->> 'http' = '0' THEN 'the call ended without an answer'" \
+	"     ELSE 'the gateway answered' END" \
 	"   WHEN 'application' THEN 'the application said'" \
 	"   WHEN 'callback' THEN 'a callback said'" \
-	"   WHEN 'query' THEN 'the gateway was asked and said'" \
+	"   WHEN 'query' THEN CASE WHEN e.transport ->> 'http' = '0' THEN 'the gateway was asked and gave no answer'" \
+	"     ELSE 'the gateway was asked and said' END" \
 	"   WHEN 'settlement' THEN 'a settlement file said'" \
 	"   WHEN 'operator' THEN 'an operator decided'" \
 	"   ELSE 'payguard found the order past its time' END"

@@ -116,7 +116,7 @@ may_replay(const Judgement *j)
 	if (j->evidence->replayed && j->evidence->transport.http_status >= 500)
 		return false;			/* the key holds a stored error for ever */
 	return j->traits->reference_unique ||
-		(j->traits->has_key && j->now < j->attempt->created_at + j->traits->key_live);
+		(j->traits->has_key && j->now < j->attempt->key_from + j->traits->key_live);
 }
 
 /* Can the gateway be asked what became of the attempt? */
@@ -131,8 +131,10 @@ may_ask(const Judgement *j)
 static void
 ask_now(Decision *decision, const Judgement *j)
 {
-	if (may_ask(j))
-		decision->next = NEXT_CALL_QUERY_NOW;
+	if (!may_ask(j))
+		return;
+	decision->next = NEXT_CALL_QUERY_NOW;
+	decision->next_in = 0;
 }
 
 /*
@@ -256,10 +258,8 @@ decide_paid(const Judgement *j)
 	{
 		Decision	decision;
 
-		if (payguard_order_has_money(j->order->status))
-			return leave(j->payment->is_counted ||
-						 (j->attempt->exists && j->attempt->state == ATTEMPT_SUCCEEDED) ?
-						 VERDICT_DUPLICATE : VERDICT_HINT);
+		if (j->payment->is_known && j->payment->counted_exists)
+			return leave(VERDICT_DUPLICATE);
 		decision = leave(VERDICT_HINT);
 		decision.note = "paid without id, amount or currency: the gateway is asked";
 		if (is_awaited(j))
@@ -361,7 +361,9 @@ decide_not_sent(const Judgement *j)
 		return decision;
 	}
 
-	if (attempt->may_have_left ||
+	if (j->evidence->is_stop && attempt->ask_first && !may_ask(j))
+		return leave_for_review(VERDICT_STALE, "outcome cannot be asked for");
+	if (attempt->may_have_left || attempt->ask_first ||
 		(attempt->state != ATTEMPT_CLAIMED && attempt->state != ATTEMPT_SENDING))
 		plan_question(&decision, j);
 	else if (j->evidence->is_stop)
@@ -457,6 +459,8 @@ decide_not_found(const Judgement *j)
 		return decision;
 	}
 
+	/* it has answered, whatever is left of the schedule */
+	decision.review = NULL;
 	if (j->attempt->call_by == CALL_BY_APPLICATION)
 		fail(&decision, j, "not_found");
 	else if (may_replay(j))
@@ -473,8 +477,8 @@ decide_not_found(const Judgement *j)
 }
 
 /*
- * Is this the latest word on the reversal of the counted payment?  On a tie
- * `reversed` wins.
+ * Is this the latest word on the reversal of the payment?  On a tie `reversed`
+ * wins, and the same word again is as late.
  */
 static bool
 is_latest_reversal(const Judgement *j)
@@ -485,7 +489,8 @@ is_latest_reversal(const Judgement *j)
 		return true;
 	if (at != j->payment->reversal_at)
 		return at > j->payment->reversal_at;
-	return j->evidence->result == EVIDENCE_RESULT_REVERSED;
+	return j->evidence->result == EVIDENCE_RESULT_REVERSED ||
+		j->evidence->result == j->payment->reversal_result;
 }
 
 /* A reversal of an order for which no money was counted. */
@@ -533,20 +538,15 @@ decide_reversed(const Judgement *j)
 
 	if (!payguard_order_has_money(j->order->status))
 		return decide_reversed_early(j);
-	if (j->payment->is_known && !j->payment->is_counted)
-	{
-		if (j->payment->state == PAYMENT_REVERSED)
-			return leave(VERDICT_DUPLICATE);
-		decision.payment = PAYMENT_REVERSE;
-		return decision;
-	}
-	if (!j->payment->is_counted)
+	if (!j->payment->is_known)
 		return leave(VERDICT_PARKED);
 	if (!is_latest_reversal(j))
 		return leave(VERDICT_STALE);
 	if (j->payment->state == PAYMENT_REVERSED)
 		return leave(VERDICT_DUPLICATE);
 	decision.payment = PAYMENT_REVERSE;
+	if (!j->payment->is_counted)
+		return decision;
 	move_order(&decision, j, ORDER_REVERSED);
 	decision.events = EVENT_ORDER_REVERSED;
 	return decision;
@@ -559,7 +559,7 @@ decide_reinstated(const Judgement *j)
 
 	if (!payguard_order_has_money(j->order->status) || !j->payment->is_known)
 		return leave(VERDICT_PARKED);
-	if (j->payment->is_counted && !is_latest_reversal(j))
+	if (!is_latest_reversal(j))
 		return leave(VERDICT_STALE);
 	if (j->payment->state != PAYMENT_REVERSED)
 		return leave(j->payment->has_reversal ? VERDICT_DUPLICATE : VERDICT_HINT);
@@ -673,19 +673,21 @@ payguard_query_delay(const GatewayTraits *traits, int tries, bool *exhausted)
 
 /*
  * After a failover a send may be missing from the ledger.  The gateway is
- * asked; one that sees one purchase under one key needs no asking.
+ * asked; one that sees one purchase under one key needs no asking while it
+ * remembers the key.
  */
-static SendVerdict
-may_send_after_failover(const GatewayTraits *traits)
+SendVerdict
+payguard_may_send_again(const GatewayTraits *traits, int64_t key_from, int64_t now)
 {
 	if (traits->can_query_by_reference)
 		return SEND_ASK_FIRST;
-	return traits->has_key || traits->reference_unique ? SEND_NOW : SEND_HOLD;
+	return traits->reference_unique || (traits->has_key && now < key_from + traits->key_live) ?
+		SEND_NOW : SEND_HOLD;
 }
 
 SendVerdict
 payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt,
-				  const GatewayTraits *traits)
+				  const GatewayTraits *traits, int64_t now)
 {
 	if (!is_waiting(order->status) || !attempt->exists || !attempt->is_current ||
 		order->close_requested || order->entitled_elsewhere)
@@ -697,7 +699,8 @@ payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt,
 		case ATTEMPT_CLAIMED:
 		case ATTEMPT_SENDING:
 		case ATTEMPT_UNKNOWN:
-			return attempt->ask_first ? may_send_after_failover(traits) : SEND_NOW;
+			return attempt->ask_first ?
+				payguard_may_send_again(traits, attempt->key_from, now) : SEND_NOW;
 		case ATTEMPT_PENDING:
 		case ATTEMPT_SUCCEEDED:
 		case ATTEMPT_FAILED:

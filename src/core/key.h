@@ -24,6 +24,9 @@
 #define REFERENCE_SIZE			25
 /* 40 hexadecimal digits and NUL */
 #define IDEMPOTENCY_KEY_SIZE	41
+/* what goes between an order's reference and the number of a later attempt */
+#define DEFAULT_RETRY_SUFFIX	"_r"
+#define RETRY_SUFFIX_SIZE		9	/* 8 characters and NUL */
 /* order reference, suffix, number, NUL */
 #define GATEWAY_REFERENCE_SIZE	(REFERENCE_MAX_LENGTH + 24)
 /* "l1_" order "_" attempt "_" 16 hexadecimal digits and NUL */

@@ -112,7 +112,8 @@ typedef struct GatewayTraits
 	int64_t		send_window;	/* how long what was not sent is sent again */
 	int64_t		pending_lifetime;
 	bool		refund_surplus; /* option surplus 'refund' */
-	char		retry_suffix[8];	/* of references of later attempts ("_r") */
+	GatewayMode mode;			/* of the gateway; MODE_NOT_TOLD when it is gone */
+	char		retry_suffix[RETRY_SUFFIX_SIZE];	/* of references of later attempts ("_r") */
 	int			query_steps;
 	int64_t		query_schedule[QUERY_SCHEDULE_MAX];
 } GatewayTraits;
@@ -143,6 +144,7 @@ typedef struct AttemptFacts
 	bool		id_known;		/* the gateway's id of the charge is known */
 	bool		failure_inferred;	/* failed without the gateway saying so */
 	int64_t		created_at;		/* bounds the first send from below */
+	int64_t		key_from;		/* ... a send that a failover lost included */
 	int64_t		settles_from;	/* not_found counts from here */
 	int			settled_not_found;	/* earlier not_found facts after settling */
 	int			query_tries;	/* steps of the schedule already used */
@@ -224,7 +226,7 @@ extern Decision payguard_decide(const OrderFacts *order, const AttemptFacts *att
 /* Delay until the next query after `tries` ones; exhausted = daily and review. */
 extern int64_t payguard_query_delay(const GatewayTraits *traits, int tries, bool *exhausted);
 
-/* May the worker send this charge now (T1, under the order's lock)? */
+/* May a charge go out now (the worker's under the order's lock, in T1)? */
 typedef enum SendVerdict
 {
 	SEND_NOW,
@@ -234,6 +236,9 @@ typedef enum SendVerdict
 } SendVerdict;
 
 extern SendVerdict payguard_may_send(const OrderFacts *order, const AttemptFacts *attempt,
-									 const GatewayTraits *traits);
+									 const GatewayTraits *traits, int64_t now);
+/* The same for a charge that a failover may have lost; key_from as above. */
+extern SendVerdict payguard_may_send_again(const GatewayTraits *traits, int64_t key_from,
+										   int64_t now);
 
 #endif							/* PAYGUARD_STATE_H */

@@ -144,4 +144,5 @@ payguard_adapter_traits(const Adapter *adapter, GatewayTraits *traits)
 	traits->can_replay = (adapter->strategies & STRATEGY_REPLAY) != 0;
 	traits->not_found_is_proof = adapter->not_found_is_proof;
 	traits->not_found_settles = adapter->not_found_settles;
+	strlcpy(traits->retry_suffix, adapter->retry_suffix, sizeof(traits->retry_suffix));
 }

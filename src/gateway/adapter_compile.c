@@ -91,7 +91,7 @@ compile_reference(const Place *document, Adapter *adapter)
 	Place		member;
 
 	adapter->reference_pattern = DEFAULT_PATTERN;
-	adapter->retry_suffix = "_r";
+	adapter->retry_suffix = DEFAULT_RETRY_SUFFIX;
 	if (!payguard_place_find(document, "reference", &reference))
 		reference = payguard_place_member(document, "reference", document->node);
 	else
@@ -102,7 +102,7 @@ compile_reference(const Place *document, Adapter *adapter)
 		if (payguard_place_find(&reference, "retry_suffix", &member))
 		{
 			adapter->retry_suffix = payguard_place_string(&member);
-			if (strlen(adapter->retry_suffix) > 8)
+			if (strlen(adapter->retry_suffix) >= RETRY_SUFFIX_SIZE)
 				payguard_place_refuse(&member, "at most 8 characters");
 		}
 		if (payguard_place_find(&reference, "pattern", &member))

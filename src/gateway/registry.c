@@ -179,7 +179,10 @@ fill_traits(GatewayTraits *traits, const Adapter *adapter, List *options)
 	const char *schedule = payguard_option_get(options, "query_schedule");
 	const char *surplus = payguard_option_get(options, "surplus");
 
+	const char *mode = payguard_option_get(options, "mode");
+
 	payguard_adapter_traits(adapter, traits);
+	traits->mode = (mode != NULL && strcmp(mode, "test") == 0) ? MODE_TEST : MODE_LIVE;
 	traits->send_window = payguard_option_duration(options, "send_window", DEFAULT_SEND_WINDOW);
 	traits->pending_lifetime = payguard_option_duration(options, "pending_lifetime",
 														DEFAULT_PENDING_LIFETIME);
@@ -216,7 +219,6 @@ build_gateway(const ForeignServer *server, const Adapter *adapter, SecretFile *f
 	Gateway    *gateway = palloc0(sizeof(Gateway));
 	List	   *mapping = public_mapping_options(server->serverid);
 	List	   *options = server->options;
-	const char *mode = payguard_option_get(options, "mode");
 
 	gateway->context = context;
 	gateway->serverid = server->serverid;
@@ -227,7 +229,6 @@ build_gateway(const ForeignServer *server, const Adapter *adapter, SecretFile *f
 	/* Paths begin with a slash, so the base must not end with one. */
 	while (gateway->base_url[0] != '\0' && gateway->base_url[strlen(gateway->base_url) - 1] == '/')
 		gateway->base_url[strlen(gateway->base_url) - 1] = '\0';
-	gateway->mode = (mode != NULL && strcmp(mode, "test") == 0) ? MODE_TEST : MODE_LIVE;
 	gateway->total_timeout = payguard_option_duration(options, "total_timeout",
 													  DEFAULT_TOTAL_TIMEOUT);
 	gateway->connect_timeout = Min(payguard_option_duration(options, "connect_timeout",
@@ -243,6 +244,7 @@ build_gateway(const ForeignServer *server, const Adapter *adapter, SecretFile *f
 	gateway->webhook_secrets = split_secrets(read_secret(gateway->name, mapping,
 														 "webhook_secret", &files[2]));
 	fill_traits(&gateway->traits, adapter, options);
+	gateway->mode = gateway->traits.mode;
 	MemoryContextSwitchTo(old);
 	return gateway;
 }
@@ -427,6 +429,8 @@ payguard_gateway_traits(const char *name, GatewayTraits *traits)
 		return;
 	}
 	traits->not_found_settles = INT64CONST(60000000);
+	traits->mode = MODE_NOT_TOLD;
+	strlcpy(traits->retry_suffix, DEFAULT_RETRY_SUFFIX, sizeof(traits->retry_suffix));
 	traits->send_window = DEFAULT_SEND_WINDOW;
 	traits->pending_lifetime = DEFAULT_PENDING_LIFETIME;
 	traits->query_steps = payguard_schedule_read(DEFAULT_QUERY_SCHEDULE, traits->query_schedule);

@@ -43,6 +43,7 @@ payguard_attempt_make(const DoorFacts *facts, const Evidence *evidence, AttemptS
 	};
 	char		reference[GATEWAY_REFERENCE_SIZE];
 	char		key[IDEMPOTENCY_KEY_SIZE];
+	GatewayMode mode = evidence->mode != MODE_NOT_TOLD ? evidence->mode : traits->mode;
 	Datum		values[13];
 	char		nulls[14] = "             ";
 
@@ -52,7 +53,7 @@ payguard_attempt_make(const DoorFacts *facts, const Evidence *evidence, AttemptS
 	values[0] = Int64GetDatum(facts->order_id);
 	values[1] = Int32GetDatum(facts->attempt_no);
 	values[2] = CStringGetTextDatum(payguard_attempt_word(state));
-	values[3] = CStringGetTextDatum(evidence->mode == MODE_TEST ? "test" : "live");
+	values[3] = CStringGetTextDatum(payguard_mode_word(mode == MODE_TEST ? MODE_TEST : MODE_LIVE));
 	values[4] = CStringGetTextDatum(evidence->gateway);
 	values[5] = CStringGetTextDatum(evidence->gateway_reference != NULL ?
 									evidence->gateway_reference : reference);

@@ -106,23 +106,41 @@ payguard_order_view(const char *reference, const char *request_key)
 	return view;
 }
 
-bool
-payguard_order_ask_first(const OrderView *view)
+/*
+ * Attempts are claimed one after the other, so once the gateway has told since
+ * the switch that it does not know one, a later one was not lost either.  One
+ * that it tells of as failed may have had a successor.
+ */
+SendVerdict
+payguard_order_may_call(const OrderView *view, const char *gateway)
 {
 	static LedgerPlan read = {
-		"SELECT FROM payguard.orders o WHERE o.id = $1 AND o.created_at < $2"
+		"SELECT o.created_at FROM payguard.orders o WHERE o.id = $1 AND o.created_at < $2"
 		" AND NOT EXISTS (SELECT FROM payguard.evidence e WHERE e.order_id = o.id"
-		"   AND e.source = 'query' AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $2)",
+		"   AND e.source = 'query' AND e.result = 'not_found' AND e.received_at > $2)",
 		2, {INT8OID, TIMESTAMPTZOID}, NULL
 	};
+	GatewayTraits traits;
 	TimestampTz switched_at;
+	TimestampTz created_at;
 	Datum		values[2];
+	bool		isnull;
 
 	if (!payguard_instance_switched(&switched_at))
-		return false;
+		return SEND_NOW;
 	values[0] = Int64GetDatum(view->id);
 	values[1] = TimestampTzGetDatum(switched_at);
-	return payguard_plan_read_latest(&read, values, NULL) > 0;
+	if (payguard_plan_read_latest(&read, values, NULL) == 0)
+		return SEND_NOW;
+	created_at = payguard_row_time(0, 0, &isnull);
+	payguard_traits_hook(gateway, &traits);
+	return payguard_may_send_again(&traits, created_at, GetCurrentTimestamp());
+}
+
+void
+payguard_order_hold(const OrderView *view)
+{
+	payguard_review_add_other(view->id, REVIEW_WAITS_FOR_ADOPT);
 }
 
 /*

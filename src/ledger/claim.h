@@ -55,10 +55,13 @@ typedef struct OrderView
 extern OrderView *payguard_order_view(const char *reference, const char *request_key);
 
 /*
- * Is this order older than a failover, and has the gateway not been asked
- * about it since?  Then an application's claim may be one that was lost.
+ * May an application's claim be one that a failover lost?  SEND_NOW: no, or the
+ * gateway would see one purchase; SEND_ASK_FIRST: the gateway is to be asked;
+ * SEND_HOLD: it cannot be asked.
  */
-extern bool payguard_order_ask_first(const OrderView *view);
+extern SendVerdict payguard_order_may_call(const OrderView *view, const char *gateway);
+/* The order waits for adopt(). */
+extern void payguard_order_hold(const OrderView *view);
 
 /* What a claim adds. */
 typedef struct ClaimInput

@@ -13,6 +13,9 @@
 
 #include "ledger/ledger.h"
 
+/* Why an order is on the operators' list that nobody can be asked about. */
+#define REVIEW_WAITS_FOR_ADOPT	"waits for adopt() after a failover"
+
 /* What the ledger holds about the order and attempt that a fact names. */
 typedef struct DoorFacts
 {
@@ -29,6 +32,7 @@ typedef struct DoorFacts
 	char	   *attempt_gateway;
 	char	   *attempt_reference;
 	char	   *attempt_provider_id;
+	bool		never_sent_here;	/* if it was sent, then before a failover */
 
 	int64		foreign_order_id;	/* the order that the provider id belongs to */
 

@@ -47,7 +47,8 @@ judge(const Evidence *evidence, const GatewayTraits *traits, int64 order_id,
 			case PAYMENT_COUNT_AND_REVERSE:
 			case PAYMENT_BOOK_SURPLUS:
 			case PAYMENT_BOOK_MISMATCH:
-				if (!payguard_payment_book(facts, evidence, decision.payment))
+				if (!facts->payment.is_known &&
+					!payguard_payment_book(facts, evidence, decision.payment))
 					continue;
 				break;
 			default:
@@ -187,7 +188,9 @@ apply_to_order(const Evidence *evidence, int64 existing, const GatewayTraits *tr
 	if (outcome->status != facts.order.status && payguard_order_has_money(outcome->status) &&
 		(facts.latest_no > 1 || facts.attempt_no < facts.latest_no))
 		payguard_attempts_stop_others(&facts);
-	return outcome->status != facts.order.status && facts.has_parked;
+	/* a parked reversal may wait for a payment that does not move the order */
+	return facts.has_parked &&
+		(outcome->status != facts.order.status || decision.payment != PAYMENT_LEAVE);
 }
 
 /*

@@ -138,7 +138,7 @@ fill_order(DoorFacts *facts)
  * The attempt's part: whether the fact fits it, and what the table asks of it.
  */
 static void
-fill_attempt(DoorFacts *facts, const Evidence *evidence)
+fill_attempt(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *traits)
 {
 	AttemptFacts *attempt = &facts->attempt;
 	char	   *state = payguard_row_text(0, 12);
@@ -151,8 +151,9 @@ fill_attempt(DoorFacts *facts, const Evidence *evidence)
 
 	if (state == NULL)
 	{
-		attempt->gateway_matches = facts->order_gateway == NULL ||
-			strcmp(facts->order_gateway, evidence->gateway) == 0;
+		attempt->gateway_matches = (facts->order_gateway == NULL ||
+									strcmp(facts->order_gateway, evidence->gateway) == 0) &&
+			(evidence->mode == MODE_NOT_TOLD || evidence->mode == traits->mode);
 		return;
 	}
 	attempt->exists = true;
@@ -172,10 +173,12 @@ fill_attempt(DoorFacts *facts, const Evidence *evidence)
 	attempt->id_known = facts->attempt_provider_id != NULL || evidence->provider_id != NULL;
 	sent_at = payguard_row_time(0, 19, &not_sent);
 	attempt->created_at = payguard_row_time(0, 20, &isnull);
+	attempt->key_from = attempt->created_at;
 	attempt->reported = payguard_row_bool(0, 21);
 	facts->attempt_reference = payguard_row_text(0, 22);
 	attempt->settles_from = !no_lease && attempt->call_by == CALL_BY_APPLICATION ?
 		lease_until : not_sent ? attempt->created_at : sent_at;
+	facts->never_sent_here = attempt->call_by == CALL_BY_APPLICATION ? word == NULL : not_sent;
 }
 
 /*
@@ -220,6 +223,39 @@ fill_payment(DoorFacts *facts, const Evidence *evidence)
 }
 
 /*
+ * Of an order that is older than a failover a send may be missing here.  It
+ * happened after the order was made and before the switch; a query that was
+ * answered since has told of it.
+ */
+static void
+fill_failover(DoorFacts *facts)
+{
+	static LedgerPlan read = {
+		"SELECT o.created_at, EXISTS (SELECT FROM payguard.evidence e WHERE e.order_id = o.id"
+		"   AND e.attempt_no = $2 AND e.source = 'query'"
+		"   AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $3)"
+		" FROM payguard.orders o WHERE o.id = $1 AND o.created_at < $3",
+		3, {INT8OID, INT4OID, TIMESTAMPTZOID}, NULL
+	};
+	AttemptFacts *attempt = &facts->attempt;
+	TimestampTz switched_at;
+	Datum		values[3];
+	bool		isnull;
+
+	if (!attempt->exists || !payguard_instance_switched(&switched_at))
+		return;
+	values[0] = Int64GetDatum(facts->order_id);
+	values[1] = Int32GetDatum(facts->attempt_no);
+	values[2] = TimestampTzGetDatum(switched_at);
+	if (payguard_plan_run(&read, values, NULL) == 0)
+		return;
+	attempt->key_from = payguard_row_time(0, 0, &isnull);
+	attempt->ask_first = !payguard_row_bool(0, 1);
+	attempt->settles_from = facts->never_sent_here ? switched_at :
+		Max(attempt->settles_from, switched_at);
+}
+
+/*
  * What only some rows of the table ask for: the attempt's history.
  */
 static void
@@ -229,7 +265,8 @@ fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *tr
 		"SELECT"
 		" COALESCE(bool_or(e.source = 'answer' AND e.result <> 'not_sent'), false),"
 		" COALESCE(bool_or(e.result = 'pending'), false),"
-		" count(*) FILTER (WHERE e.result = 'not_found' AND e.received_at >= $3),"
+		/* one that is parked was not judged, and may be this very fact */
+		" count(*) FILTER (WHERE e.result = 'not_found' AND e.verdict <> 'parked' AND e.received_at >= $3),"
 		" COALESCE(bool_or(e.id = a.decided_by AND e.result IN ('not_sent', 'not_found')), false)"
 		" FROM payguard.evidence e"
 		" LEFT JOIN payguard.attempts a ON a.order_id = e.order_id AND a.no = e.attempt_no"
@@ -237,12 +274,8 @@ fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *tr
 		3, {INT8OID, INT4OID, TIMESTAMPTZOID}, NULL
 	};
 	AttemptFacts *attempt = &facts->attempt;
-	TimestampTz switched_at;
 	Datum		values[3];
 
-	/* a send that a failover lost happened before the switch */
-	if (payguard_instance_switched(&switched_at))
-		attempt->settles_from = Max(attempt->settles_from, switched_at);
 	values[0] = Int64GetDatum(facts->order_id);
 	values[1] = Int32GetDatum(facts->attempt_no);
 	values[2] = TimestampTzGetDatum(attempt->settles_from + traits->not_found_settles);
@@ -320,7 +353,7 @@ payguard_read_facts(const Evidence *evidence, const GatewayTraits *traits,
 		elog(ERROR, "order " INT64_FORMAT " is gone", order_id);
 
 	fill_order(facts);
-	fill_attempt(facts, evidence);
+	fill_attempt(facts, evidence, traits);
 	fill_payment(facts, evidence);
 
 	switch (evidence->result)
@@ -328,7 +361,11 @@ payguard_read_facts(const Evidence *evidence, const GatewayTraits *traits,
 		case EVIDENCE_RESULT_NOT_SENT:
 		case EVIDENCE_RESULT_NOT_FOUND:
 		case EVIDENCE_RESULT_PENDING:
+			fill_failover(facts);
 			fill_history(facts, evidence, traits);
+			break;
+		case EVIDENCE_RESULT_UNKNOWN:
+			fill_failover(facts);
 			break;
 		case EVIDENCE_RESULT_REVERSED:
 		case EVIDENCE_RESULT_REINSTATED:

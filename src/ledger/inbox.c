@@ -77,22 +77,23 @@ payguard_evidence_store(const Evidence *evidence, const DoorFacts *facts,
 	static LedgerPlan insert = {
 		"INSERT INTO payguard.evidence (order_id, refund_id, received_at, occurred_at, attempt_no,"
 		" source, result, verdict, gateway, gateway_reference, charge_id, provider_id, event_id,"
-		" event_type, amount, currency, fee, code, message, transport, payload, digest, note)"
+		" event_type, amount, currency, fee, code, message, transport, payload, digest, note, mode)"
 		" VALUES ($1, $2, $3, $4, $5, $6::payguard.evidence_source,"
 		" $7::payguard.evidence_result, $8::payguard.evidence_verdict, $9, $10, $11, $12, $13,"
-		" $14, $15::numeric, $16, $17::numeric, $18, $19, $20::jsonb, $21::jsonb, $22, $23)"
+		" $14, $15::numeric, $16, $17::numeric, $18, $19, $20::jsonb, $21::jsonb, $22, $23,"
+		" $24::payguard.gateway_mode)"
 		" ON CONFLICT (gateway, event_id, digest) WHERE source = 'callback' DO NOTHING"
 		" RETURNING id",
-		23, {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID, TEXTOID,
+		24, {INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID, TEXTOID, TEXTOID, TEXTOID,
 		TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-		TEXTOID, TEXTOID, TEXTOID, BYTEAOID, TEXTOID}, NULL
+		TEXTOID, TEXTOID, TEXTOID, BYTEAOID, TEXTOID, TEXTOID}, NULL
 	};
 	char		amount[MONEY_TEXT_SIZE];
 	bytea	   *digest = palloc(VARHDRSZ + SHA256_SIZE);
 	int64		order_id = facts != NULL ? facts->order_id : 0;
 	int32		attempt_no = facts != NULL ? facts->attempt_no : evidence->attempt_no;
-	Datum		values[23];
-	char		nulls[24];
+	Datum		values[24];
+	char		nulls[25];
 	int			n = 0;
 
 	memset(nulls, ' ', sizeof(nulls));
@@ -129,7 +130,9 @@ payguard_evidence_store(const Evidence *evidence, const DoorFacts *facts,
 	nulls[n] = evidence->source == EVIDENCE_SOURCE_CALLBACK ? ' ' : 'n';
 	values[n++] = PointerGetDatum(digest);
 	values[n] = payguard_text_param(note != NULL ? note : evidence->note, &nulls[n]), n++;
-	Assert(n == 23);
+	values[n] = payguard_text_param(evidence->mode != MODE_NOT_TOLD ?
+									payguard_mode_word(evidence->mode) : NULL, &nulls[n]), n++;
+	Assert(n == 24);
 
 	if (payguard_plan_run(&insert, values, nulls) == 0)
 		return 0;
@@ -171,6 +174,7 @@ read_parked(uint64 row)
 	ParkedFact *fact = palloc0(sizeof(ParkedFact));
 	Evidence   *evidence = &fact->evidence;
 	char	   *amount = payguard_row_text(row, 10);
+	char	   *mode;
 	bool		isnull;
 
 	fact->id = payguard_row_int64(row, 0);
@@ -195,7 +199,9 @@ read_parked(uint64 row)
 	evidence->refund_id = payguard_row_int64(row, 17);
 	evidence->charge_id = payguard_row_text(row, 18);
 	evidence->is_refund = evidence->refund_id != 0 || evidence->charge_id != NULL;
-	evidence->mode = MODE_NOT_TOLD;
+	mode = payguard_row_text(row, 19);
+	evidence->mode = mode == NULL ? MODE_NOT_TOLD :
+		strcmp(mode, payguard_mode_word(MODE_TEST)) == 0 ? MODE_TEST : MODE_LIVE;
 	return fact;
 }
 
@@ -209,7 +215,7 @@ payguard_parked_list(int64 order_id, int limit)
 #define PARKED_COLUMNS \
 	"SELECT id, order_id, received_at, occurred_at, attempt_no, source::text, result::text," \
 	" gateway, gateway_reference, provider_id, amount, currency, fee, code, message, event_id," \
-	" event_type, refund_id, charge_id FROM payguard.evidence"
+	" event_type, refund_id, charge_id, mode::text FROM payguard.evidence"
 	static LedgerPlan of_order = {
 		PARKED_COLUMNS " WHERE order_id = $1 AND verdict = 'parked' ORDER BY id LIMIT $2",
 		2, {INT8OID, INT8OID}, NULL

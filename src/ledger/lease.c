@@ -159,6 +159,7 @@ read_candidate(uint64 row)
 	candidate->attempt_has_lease = !isnull;
 	candidate->order.entitled_elsewhere = payguard_row_bool(row, 21);
 	candidate->attempt.ask_first = payguard_row_bool(row, 22);
+	candidate->attempt.key_from = payguard_row_time(row, 23, &isnull);
 	return candidate;
 }
 
@@ -178,7 +179,8 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now, TimestampTz
 		"   AND e.product = o.product AND e.order_id <> o.id),"
 		" o.created_at < $4 AND NOT EXISTS (SELECT FROM payguard.evidence e"
 		"   WHERE e.order_id = x.order_id AND e.attempt_no = x.attempt_no AND e.source = 'query'"
-		"   AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $4)"
+		"   AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $4),"
+		" o.created_at"
 		" FROM payguard.outbox x"
 		" JOIN payguard.orders o ON o.id = x.order_id"
 		" LEFT JOIN payguard.attempts a ON a.order_id = x.order_id AND a.no = x.attempt_no"
@@ -240,19 +242,24 @@ tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool 
 
 /*
  * The charge will not go out: an attempt that never left ends by our own
- * evidence, and a wished close is done.
+ * evidence, and a wished close is done.  One that may have left before a
+ * failover is asked about meanwhile, and its bytes rest.
  */
 static void
 drop_charge(const Candidate *candidate)
 {
 	const OutboxItem *item = candidate->item;
+	const AttemptFacts *attempt = &candidate->attempt;
+	bool		unsent = attempt->exists &&
+		(attempt->state == ATTEMPT_CLAIMED || attempt->state == ATTEMPT_SENDING);
 
-	if (candidate->attempt.exists &&
-		(candidate->attempt.state == ATTEMPT_CLAIMED || candidate->attempt.state == ATTEMPT_SENDING) &&
+	if (unsent &&
 		!tell_door(item, EVIDENCE_RESULT_NOT_SENT,
 				   candidate->order.close_requested ? "close_requested" : "superseded", true))
 		return;
-	if (candidate->attempt.exists && candidate->attempt.state == ATTEMPT_UNKNOWN)
+	/* where the door ended the attempt, it has dropped the item as well */
+	if ((unsent && attempt->ask_first && attempt->is_current) ||
+		(attempt->exists && attempt->state == ATTEMPT_UNKNOWN))
 		payguard_outbox_move(item->id, DT_NOEND);
 	else
 		payguard_outbox_delete(item->id);
@@ -275,7 +282,8 @@ may_charge(const Candidate *candidate)
 		return false;
 	}
 	payguard_traits_hook(item->gateway, &traits);
-	switch (payguard_may_send(&candidate->order, &candidate->attempt, &traits))
+	switch (payguard_may_send(&candidate->order, &candidate->attempt, &traits,
+							  GetCurrentTimestamp()))
 	{
 		case SEND_NOW:
 			if (item->request != NULL)
@@ -287,7 +295,7 @@ may_charge(const Candidate *candidate)
 			break;
 		case SEND_HOLD:
 			payguard_outbox_move(item->id, DT_NOEND);
-			payguard_review_add_other(item->order_id, "waits for adopt() after a failover");
+			payguard_review_add_other(item->order_id, REVIEW_WAITS_FOR_ADOPT);
 			break;
 		case SEND_DROP:
 			drop_charge(candidate);
@@ -306,7 +314,8 @@ may_ask(const Candidate *candidate, TimestampTz now)
 	const OutboxItem *item = candidate->item;
 	const AttemptFacts *attempt = &candidate->attempt;
 
-	if (!attempt->exists || attempt->state == ATTEMPT_FAILED)
+	/* a failed one is asked about as well, when a later fact contradicts it */
+	if (!attempt->exists)
 	{
 		payguard_outbox_delete(item->id);
 		return false;

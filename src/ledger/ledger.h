@@ -28,10 +28,11 @@ typedef struct LedgerScope
 {
 	Oid			save_userid;
 	int			save_sec_context;
+	int			guc_nest_level; /* 0: the search_path was right already */
 } LedgerScope;
 
-/* Connect SPI and act as the tables' owner until leave.  An error in between
- * is undone by the (sub)transaction's abort. */
+/* Connect SPI and act as the tables' owner, under a search_path of our own,
+ * until leave.  An error in between is undone by the (sub)transaction's abort. */
 extern void payguard_ledger_enter(LedgerScope *scope);
 extern void payguard_ledger_leave(const LedgerScope *scope);
 

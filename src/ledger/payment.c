@@ -87,13 +87,15 @@ payguard_payment_move(const DoorFacts *facts, const Evidence *evidence, PaymentA
 	values[0] = Int64GetDatum(facts->order_id);
 	values[1] = CStringGetTextDatum(evidence->gateway);
 	values[2] = payguard_text_param(evidence->provider_id, &nulls[2]);
-	if (action == PAYMENT_PROMOTE)
+	if (action == PAYMENT_PROMOTE ||
+		(action == PAYMENT_COUNT_AND_REVERSE && facts->payment.is_known))
 	{
 		values[3] = money_datum(&evidence->money);
 		values[4] = CStringGetTextDatum(evidence->money.currency);
 		payguard_plan_run(&promote, values, nulls);
-		return;
 	}
+	if (action == PAYMENT_PROMOTE)
+		return;
 	values[3] = CStringGetTextDatum(action != PAYMENT_REINSTATE ? "reversed" :
 									facts->payment.is_counted && facts->order.is_refunded ?
 									"refunded" : "paid");

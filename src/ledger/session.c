@@ -5,9 +5,12 @@
  *
  * payguard's functions are SECURITY INVOKER, like any function in the
  * catalog, and switch to the owner of the tables only while their own
- * statements run, as foreign-key triggers do.  Every name and operator in a
- * statement is qualified, or resolved under the search_path that is forced
- * here, so a caller's search_path means nothing.
+ * statements run, as foreign-key triggers do.  Tables, functions and types of
+ * payguard's own are qualified in a statement; all else is resolved under the
+ * search_path that a scope forces.  It must be in force whenever a plan runs
+ * and not only when it is made: the server analyzes a kept plan again under
+ * the path that it finds, and the caller's path must never decide which
+ * operators run as the owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +29,8 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+
+#define LEDGER_SEARCH_PATH	"pg_catalog, pg_temp"
 
 static Oid	orders_owner(void);
 
@@ -53,9 +58,10 @@ orders_owner(void)
 }
 
 /*
- * Connect SPI and act as the tables' owner.  An error before the matching
- * leave is undone by the abort of the (sub)transaction, which restores the
- * user and SPI's stack.
+ * Connect SPI and act as the tables' owner under the ledger's search_path.  An
+ * error before the matching leave is undone by the abort of the
+ * (sub)transaction, which restores the user, the setting and SPI's stack.  A
+ * scope within another finds the path as it wants it.
  */
 void
 payguard_ledger_enter(LedgerScope *scope)
@@ -68,6 +74,13 @@ payguard_ledger_enter(LedgerScope *scope)
 	SetUserIdAndSecContext(owner,
 						   scope->save_sec_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
+	scope->guc_nest_level = 0;
+	if (strcmp(namespace_search_path, LEDGER_SEARCH_PATH) == 0)
+		return;
+	scope->guc_nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", LEDGER_SEARCH_PATH,
+							 PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
@@ -76,6 +89,8 @@ payguard_ledger_enter(LedgerScope *scope)
 void
 payguard_ledger_leave(const LedgerScope *scope)
 {
+	if (scope->guc_nest_level != 0)
+		AtEOXact_GUC(true, scope->guc_nest_level);
 	SetUserIdAndSecContext(scope->save_userid, scope->save_sec_context);
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
@@ -97,23 +112,16 @@ payguard_ledger_exists(void)
 }
 
 /*
- * Plan the statement when this backend meets it first.  Planning happens
- * under a search_path of pg_catalog; the plan remembers it for every replan.
+ * Plan the statement when this backend meets it first.
  */
 static void
 prepare_plan(LedgerPlan *plan)
 {
 	MemoryContext context = CurrentMemoryContext;
-	int			nest_level = NewGUCNestLevel();
-	SPIPlanPtr	prepared;
+	SPIPlanPtr	prepared = SPI_prepare(plan->sql, plan->nargs, plan->argtypes);
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	prepared = SPI_prepare(plan->sql, plan->nargs, plan->argtypes);
 	if (prepared == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	AtEOXact_GUC(false, nest_level);
 	if (SPI_keepplan(prepared) != 0)
 		elog(ERROR, "SPI_keepplan failed");
 	plan->plan = prepared;
