@@ -52,10 +52,10 @@ CREATE FUNCTION pg_temp.all_columns() RETURNS TABLE (tab text, refused text, pas
 		(7, 'events', $k$aggregateid = 'FIXED1' AND type = 'order.paid'$k$)) AS v (n, tab, key), pg_temp.columns(tab, key) AS c ORDER BY n
 $$;
 SELECT * FROM pg_temp.all_columns();
--- not as a replica, where ordinary triggers sleep
-SELECT md5(string_agg(a::text, '')) AS normal FROM pg_temp.all_columns() AS a \gset
+-- not as a replica, where ordinary triggers and foreign keys sleep (the codes of the latter are left out)
+SELECT md5(regexp_replace(string_agg(a::text, ''), '\(\d+\)', '', 'g')) AS normal FROM pg_temp.all_columns() AS a \gset
 SET session_replication_role = replica;
-SELECT md5(string_agg(a::text, '')) = :'normal' AS same FROM pg_temp.all_columns() AS a;
+SELECT md5(regexp_replace(string_agg(a::text, ''), '\(\d+\)', '', 'g')) = :'normal' AS same FROM pg_temp.all_columns() AS a;
 UPDATE payguard.orders SET amount = 1 WHERE reference = 'FIXED1';
 UPDATE payguard.orders SET status = 'created' WHERE reference = 'FIXED1';
 DELETE FROM payguard.events WHERE aggregateid = 'FIXED1';

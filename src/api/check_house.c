@@ -37,6 +37,13 @@ const CheckRule payguard_house_rules[] = {
 		" OR (x.refund_id IS NOT NULL AND NOT EXISTS (SELECT FROM payguard.refunds f WHERE f.id = x.refund_id))"
 	},
 	{
+		"call_overdue",
+		"a call has been due for more than 5 minutes, and nobody makes it: is a worker at work, payguard.dispatch on, and the gateway configured with base_url and api_key?",
+		"SELECT format('order %s', o.reference), format('%s at gateway \"%s\", due since %s', x.op, x.gateway, x.next_run_at)"
+		" FROM payguard.outbox x JOIN payguard.orders o ON o.id = x.order_id"
+		" WHERE x.state = 'ready' AND x.origin = $1 AND x.next_run_at < clock_timestamp() - interval '5 minutes'"
+	},
+	{
 		"not_preloaded",
 		"calls are due, but no worker can make them: add payguard to shared_preload_libraries and restart",
 		"SELECT 'shared_preload_libraries', count(*) || ' calls are due' FROM payguard.outbox x"

@@ -71,7 +71,7 @@ static const NamedRule refund_rules[] = {
 };
 
 static const NamedRule evidence_rules[] = {
-	{"deliveries", COLUMN_RISING}, {"verdict", COLUMN_FREE}, {"note", COLUMN_FREE},
+	{"deliveries", COLUMN_RISING}, {"verdict", COLUMN_VERDICT}, {"note", COLUMN_FREE},
 	{"order_id", COLUMN_FILLED}, {"attempt_no", COLUMN_FILLED},
 	{"refund_id", COLUMN_FILLED}, {"charge_id", COLUMN_FILLED},
 	{NULL, COLUMN_FREE}
@@ -321,6 +321,19 @@ is_being_claimed(const RowChange *row)
 }
 
 /*
+ * Was the fact not judged for good yet?  What a fact led to is history, which
+ * nobody rewrites.
+ */
+static bool
+is_unjudged(const RowChange *row, int index)
+{
+	char	   *from = payguard_guard_text(row, row->old, index + 1);
+
+	return strcmp(from, payguard_verdict_word(VERDICT_PARKED)) == 0 ||
+		strcmp(from, payguard_verdict_word(VERDICT_UNREADABLE)) == 0;
+}
+
+/*
  * May a column change as it did?
  */
 static bool
@@ -343,6 +356,8 @@ column_may_change(const RowChange *row, AttrNumber attno)
 			return DatumGetInt32(new->tts_values[index]) > DatumGetInt32(old->tts_values[index]);
 		case COLUMN_PROMOTED:
 			return is_promotion(row);
+		case COLUMN_VERDICT:
+			return is_unjudged(row, index);
 		case COLUMN_GATEWAY:
 			return old->tts_isnull[index] || is_being_claimed(row);
 	}

@@ -25,7 +25,8 @@ typedef enum ColumnRule
 	COLUMN_FILLED,				/* once, from null to a value */
 	COLUMN_RISING,				/* an integer that never falls */
 	COLUMN_PROMOTED,			/* only while a mismatch becomes counted */
-	COLUMN_GATEWAY				/* of an order: from null, or by a claim */
+	COLUMN_GATEWAY,				/* of an order: from null, or by a claim */
+	COLUMN_VERDICT				/* of evidence: once, from a verdict that settles nothing */
 } ColumnRule;
 
 typedef struct NamedRule
