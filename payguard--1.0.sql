@@ -289,6 +289,24 @@ CREATE TABLE payguard.instances (
 	reason text NOT NULL
 );
 
+/* once_keys: generic idempotency keys of the application. */
+CREATE TABLE payguard.once_keys (
+	scope text COLLATE "C" NOT NULL,
+	key text COLLATE "C" NOT NULL,
+	fingerprint bytea NOT NULL,
+	response jsonb,
+	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	finished_at timestamptz,
+	PRIMARY KEY (scope, key)
+) WITH (fillfactor = 70);
+
+/* gateway_pauses: gateways that are not called until an operator resumes them. */
+CREATE TABLE payguard.gateway_pauses (
+	gateway text COLLATE "C" PRIMARY KEY,
+	paused_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	paused_by text NOT NULL
+);
+
 COMMENT ON TABLE payguard.orders IS 'one purchase intent each';
 COMMENT ON TABLE payguard.attempts IS 'one try each at charging an order, with one gateway reference and one key';
 COMMENT ON TABLE payguard.payments IS 'every real payment that a gateway confirmed; at most one is counted for each order';
@@ -300,6 +318,8 @@ COMMENT ON TABLE payguard.entitlements IS 'what paid orders gave their customers
 COMMENT ON TABLE payguard.evidence IS 'every fact about money that was learned, with the verdict on it';
 COMMENT ON TABLE payguard.outbox IS 'gateway calls to make';
 COMMENT ON TABLE payguard.events IS 'business events, written with the change of state that they tell of';
+COMMENT ON TABLE payguard.once_keys IS 'idempotency keys of the application''s other writes';
+COMMENT ON TABLE payguard.gateway_pauses IS 'gateways that are not called until they are resumed';
 COMMENT ON TABLE payguard.instances IS 'copies of this ledger that were allowed to pay';
 
 /* --------------------------------------------------------------- guards -- */
@@ -328,7 +348,7 @@ BEGIN
 		EXECUTE format('ALTER TABLE payguard.%I ENABLE ALWAYS TRIGGER zz_payguard_guard', t);
 	END LOOP;
 	FOREACH t IN ARRAY ARRAY['orders', 'attempts', 'payments', 'refunds', 'evidence', 'events',
-							 'reviews', 'provider_ids', 'order_slots', 'entitlements', 'outbox', 'instances']
+							 'reviews', 'provider_ids', 'order_slots', 'entitlements', 'outbox', 'instances', 'once_keys']
 	LOOP
 		EXECUTE format('CREATE TRIGGER zz_payguard_guard_truncate BEFORE TRUNCATE ON payguard.%I
 						FOR EACH STATEMENT EXECUTE FUNCTION payguard.guard_truncate()', t);
@@ -358,6 +378,10 @@ CREATE TYPE payguard.order_status_result AS
 	 attempt_no integer, attempt_state text, gateway text, client jsonb, code text,
 	 message text, can_pay boolean, needs_review boolean, paid_at timestamptz,
 	 expires_at timestamptz, updated_at timestamptz);
+CREATE TYPE payguard.close_order_result AS (verdict text, status text);
+CREATE TYPE payguard.close_attempt_result AS (verdict text, status text, attempt_no integer);
+CREATE TYPE payguard.resolve_result AS (verdict text, status text, evidence_id bigint);
+CREATE TYPE payguard.begin_once_result AS (first boolean, state text, response jsonb);
 CREATE TYPE payguard.why_result AS (at timestamptz, what text, detail text);
 CREATE TYPE payguard.check_result AS (rule text, object text, detail text);
 
@@ -428,6 +452,52 @@ CREATE FUNCTION payguard.grant_access(role regrole, access text)
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_grant_access';
 COMMENT ON FUNCTION payguard.grant_access IS 'grant a role what an application, callback, operator or monitor needs';
 
+CREATE FUNCTION payguard.close_order(reference text, reason text DEFAULT NULL)
+	RETURNS payguard.close_order_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_close_order';
+COMMENT ON FUNCTION payguard.close_order IS 'end an order that is not paid; what may have left is closed by the gateway';
+
+CREATE FUNCTION payguard.close_attempt(reference text, reason text DEFAULT NULL)
+	RETURNS payguard.close_attempt_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_close_attempt';
+COMMENT ON FUNCTION payguard.close_attempt IS 'give up the latest attempt, so that another channel can be tried';
+
+CREATE FUNCTION payguard.resolve_order(
+	reference text, result text, reason text, provider_id text DEFAULT NULL,
+	attempt_no integer DEFAULT NULL)
+	RETURNS payguard.resolve_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resolve_order';
+COMMENT ON FUNCTION payguard.resolve_order IS 'what an operator decides about an order: paid, failed, reversed, reviewed or kept';
+
+CREATE FUNCTION payguard.resolve_evidence(evidence_id bigint, reference text, reason text)
+	RETURNS payguard.resolve_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resolve_evidence';
+COMMENT ON FUNCTION payguard.resolve_evidence IS 'give a parked fact to an order, or (reference null) dismiss it';
+
+CREATE FUNCTION payguard.pause_gateway(name text)
+	RETURNS boolean
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_pause_gateway';
+COMMENT ON FUNCTION payguard.pause_gateway IS 'let the worker make no calls to this gateway; returns whether it was not paused';
+
+CREATE FUNCTION payguard.resume_gateway(name text)
+	RETURNS boolean
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resume_gateway';
+COMMENT ON FUNCTION payguard.resume_gateway IS 'let the worker call this gateway again; returns whether it was paused';
+
+CREATE FUNCTION payguard.begin_once(scope text, key text, request jsonb)
+	RETURNS payguard.begin_once_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_begin_once';
+COMMENT ON FUNCTION payguard.begin_once IS 'be the first under an idempotency key, or learn what the first one did';
+
+CREATE FUNCTION payguard.finish_once(scope text, key text, response jsonb)
+	RETURNS void
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_finish_once';
+COMMENT ON FUNCTION payguard.finish_once IS 'keep the answer under an idempotency key';
+
+CREATE FUNCTION payguard.enforce_transitions() RETURNS trigger
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_enforce_transitions';
+COMMENT ON FUNCTION payguard.enforce_transitions IS 'trigger for your own tables: (column, ''from>to'', ...) lists the allowed changes';
+
 CREATE FUNCTION payguard.adapter(name text)
 	RETURNS jsonb
 	LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'payguard_adapter';
@@ -469,3 +539,5 @@ SELECT pg_extension_config_dump('payguard.outbox_id_seq', '');
 SELECT pg_extension_config_dump('payguard.events', '');
 SELECT pg_extension_config_dump('payguard.events_seq_seq', '');
 SELECT pg_extension_config_dump('payguard.instances', '');
+SELECT pg_extension_config_dump('payguard.once_keys', '');
+SELECT pg_extension_config_dump('payguard.gateway_pauses', '');

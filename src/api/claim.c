@@ -239,18 +239,9 @@ prepare_input(const ClaimCall *call, const OrderView *view, const Gateway *gatew
 static void
 expire(const OrderView *view, ClaimAnswer *answer)
 {
-	Evidence	evidence = {0};
 	EvidenceOutcome outcome;
 
-	evidence.source = EVIDENCE_SOURCE_EXPIRY;
-	evidence.result = EVIDENCE_RESULT_CLOSED;
-	evidence.is_order_wish = true;
-	evidence.gateway = view->gateway != NULL ? view->gateway : "";
-	evidence.order_id = view->id;
-	evidence.mode = MODE_NOT_TOLD;
-	evidence.code = "expired";
-	evidence.received_at = GetCurrentTimestamp();
-	payguard_apply_evidence(&evidence, &outcome);
+	payguard_expire_order(view->id, view->gateway, &outcome);
 	answer->status = outcome.status;
 	answer->verdict = outcome.status == ORDER_CLOSED ? "closed" :
 		payguard_order_has_money(outcome.status) ? "already_paid" : "in_progress";

@@ -17,6 +17,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "gateway/builtin.h"
+#include "gateway/gateway.h"
 #include "ledger/instance.h"
 #include "ledger/ledger.h"
 #include "lib/stringinfo.h"
@@ -29,6 +30,8 @@
 PG_FUNCTION_INFO_V1(payguard_adopt);
 PG_FUNCTION_INFO_V1(payguard_grant_access);
 PG_FUNCTION_INFO_V1(payguard_adapter);
+PG_FUNCTION_INFO_V1(payguard_pause_gateway);
+PG_FUNCTION_INFO_V1(payguard_resume_gateway);
 
 /* What a kind of role needs beside USAGE of the schema. */
 typedef struct AccessKind
@@ -40,15 +43,17 @@ typedef struct AccessKind
 
 static const AccessKind access_kinds[] = {
 	{"application",
-		"create_order claim_order record_attempt renew_claim order_status",
+		"create_order claim_order record_attempt renew_claim order_status close_order close_attempt"
+	" begin_once finish_once enforce_transitions",
 	""},
 	{"callback",
 		"apply_callback verify_callback",
 	""},
 	{"operator",
-		"why check order_status verify_callback adopt adapter",
+		"why check order_status verify_callback adopt adapter close_order close_attempt"
+	" resolve_order resolve_evidence pause_gateway resume_gateway",
 		"orders attempts payments refunds reviews provider_ids order_slots entitlements"
-	" evidence outbox events instances"},
+	" evidence outbox events instances once_keys gateway_pauses"},
 	{"monitor",
 		"check order_status",
 	""},
@@ -212,4 +217,53 @@ payguard_adapter(PG_FUNCTION_ARGS)
 		if (strcmp(builtin->name, name) == 0)
 			PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(builtin->spec)));
 	PG_RETURN_NULL();
+}
+
+/*
+ * The gateway's name, which must be one of payguard's: a pause of a name that
+ * was misspelled would pause nothing.
+ */
+static char *
+read_gateway(FunctionCallInfo fcinfo)
+{
+	char	   *name = payguard_argument_text(fcinfo, 0, "name", NAMEDATALEN - 1);
+
+	(void) payguard_gateway_get(name, false, false);
+	return name;
+}
+
+/*
+ * pause_gateway(name) -> was it at work?
+ *
+ * Calls under way end; no others begin.  Errors: 22004, 22023, PG004.
+ */
+Datum
+payguard_pause_gateway(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_gateway(fcinfo);
+	LedgerScope scope;
+	bool		changed;
+
+	payguard_ledger_enter(&scope);
+	changed = payguard_outbox_pause(name);
+	payguard_ledger_leave(&scope);
+	PG_RETURN_BOOL(changed);
+}
+
+/*
+ * resume_gateway(name) -> was it paused?
+ *
+ * Its waiting calls go out.  Errors: 22004, 22023, PG004.
+ */
+Datum
+payguard_resume_gateway(PG_FUNCTION_ARGS)
+{
+	char	   *name = payguard_argument_text(fcinfo, 0, "name", NAMEDATALEN - 1);
+	LedgerScope scope;
+	bool		changed;
+
+	payguard_ledger_enter(&scope);
+	changed = payguard_outbox_resume(name);
+	payguard_ledger_leave(&scope);
+	PG_RETURN_BOOL(changed);
 }

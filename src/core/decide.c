@@ -659,6 +659,9 @@ payguard_decide(const OrderFacts *order, const AttemptFacts *attempt,
 	if (evidence->is_refund)
 		return leave(VERDICT_PARKED);
 	decision = decide_by_result(&j);
+	if (evidence->source == EVIDENCE_SOURCE_OPERATOR && decision.verdict == VERDICT_APPLIED &&
+		evidence->result == EVIDENCE_RESULT_PAID)
+		decision.review = "paid by an operator's word";
 	if (evidence->needs_review && decision.review == NULL)
 		decision.review = evidence->code != NULL ? evidence->code : "the gateway's answer needs a person";
 	return decision;

@@ -143,6 +143,12 @@ payguard_order_hold(const OrderView *view)
 	payguard_review_add_other(view->id, REVIEW_WAITS_FOR_ADOPT);
 }
 
+bool
+payguard_order_lock(int64 order_id)
+{
+	return payguard_lock_order(order_id);
+}
+
 /*
  * Lock the row version that was viewed.  False when somebody holds it or has
  * changed it: no waiting, and no serialization error.

@@ -63,6 +63,9 @@ extern SendVerdict payguard_order_may_call(const OrderView *view, const char *ga
 /* The order waits for adopt(). */
 extern void payguard_order_hold(const OrderView *view);
 
+/* Lock the order, waiting for whoever holds it. */
+extern bool payguard_order_lock(int64 order_id);
+
 /* What a claim adds. */
 typedef struct ClaimInput
 {

@@ -97,5 +97,12 @@ typedef struct ParkedFact
 } ParkedFact;
 
 extern List *payguard_parked_list(int64 order_id, int limit);
+/* One fact by id that is parked, or (unless only_parked) unreadable; or NULL. */
+extern ParkedFact *payguard_parked_find(int64 evidence_id, bool only_parked);
+extern void payguard_evidence_dismiss(int64 evidence_id, const char *note);
+
+/* evidence.c: judge a stored fact about an order whose lock is held. */
+extern void payguard_apply_stored(const ParkedFact *fact, int64 order_id, int32 attempt_no,
+								  EvidenceOutcome *outcome);
 
 #endif							/* PAYGUARD_DOOR_H */

@@ -250,6 +250,20 @@ payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome)
 		(void) payguard_retry_parked(order_id, 0);
 }
 
+/*
+ * Judge a stored fact about an order whose lock is held.
+ */
+void
+payguard_apply_stored(const ParkedFact *fact, int64 order_id, int32 attempt_no,
+					  EvidenceOutcome *outcome)
+{
+	GatewayTraits traits;
+
+	payguard_traits_hook(fact->evidence.gateway, &traits);
+	if (apply_to_order(&fact->evidence, fact->id, &traits, order_id, attempt_no, outcome))
+		(void) payguard_retry_parked(order_id, 0);
+}
+
 /* A stored fact that is judged again. */
 typedef struct Retrial
 {

@@ -205,6 +205,11 @@ read_parked(uint64 row)
 	return fact;
 }
 
+#define PARKED_COLUMNS \
+	"SELECT id, order_id, received_at, occurred_at, attempt_no, source::text, result::text," \
+	" gateway, gateway_reference, provider_id, amount, currency, fee, code, message, event_id," \
+	" event_type, refund_id, charge_id, mode::text FROM payguard.evidence"
+
 /*
  * Parked facts of one order, oldest first, or (order 0) those whose order is
  * not known and those whose judging failed.
@@ -212,10 +217,6 @@ read_parked(uint64 row)
 List *
 payguard_parked_list(int64 order_id, int limit)
 {
-#define PARKED_COLUMNS \
-	"SELECT id, order_id, received_at, occurred_at, attempt_no, source::text, result::text," \
-	" gateway, gateway_reference, provider_id, amount, currency, fee, code, message, event_id," \
-	" event_type, refund_id, charge_id, mode::text FROM payguard.evidence"
 	static LedgerPlan of_order = {
 		PARKED_COLUMNS " WHERE order_id = $1 AND verdict = 'parked' ORDER BY id LIMIT $2",
 		2, {INT8OID, INT8OID}, NULL
@@ -233,6 +234,38 @@ payguard_parked_list(int64 order_id, int limit)
 	for (uint64 i = 0; i < rows; i++)
 		list = lappend(list, read_parked(i));
 	return list;
+}
+
+/*
+ * One fact by id, if nothing was decided about it yet.
+ */
+ParkedFact *
+payguard_parked_find(int64 evidence_id, bool only_parked)
+{
+	static LedgerPlan read = {
+		PARKED_COLUMNS " WHERE id = $1 AND (verdict = 'parked' OR verdict = 'unreadable' AND NOT $2)"
+		" FOR UPDATE",
+		2, {INT8OID, BOOLOID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(evidence_id), BoolGetDatum(only_parked)};
+
+	return payguard_plan_run(&read, values, NULL) > 0 ? read_parked(0) : NULL;
+}
+
+/*
+ * An operator says that nothing follows from this fact.
+ */
+void
+payguard_evidence_dismiss(int64 evidence_id, const char *note)
+{
+	static LedgerPlan update = {
+		"UPDATE payguard.evidence SET verdict = 'dismissed', note = concat_ws('; ', note, $2)"
+		" WHERE id = $1",
+		2, {INT8OID, TEXTOID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(evidence_id), CStringGetTextDatum(note)};
+
+	payguard_plan_run(&update, values, NULL);
 }
 
 /*

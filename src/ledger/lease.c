@@ -45,11 +45,12 @@ static int
 find_due(OutboxTake *take, TimestampTz now, Datum **ids, List **order_ids)
 {
 	static LedgerPlan scan = {
-		"SELECT id, order_id, next_run_at FROM payguard.outbox"
+		"SELECT id, order_id, next_run_at FROM payguard.outbox x"
 		" WHERE next_run_at <= $1 AND next_run_at >= $2 AND origin = $3"
 		" AND (state = 'ready' OR lease_until < $1)"
 		" AND op IN ('charge', 'query', 'close')"
 		" AND NOT gateway = ANY ($4) AND NOT id = ANY ($5)"
+		" AND NOT EXISTS (SELECT FROM payguard.gateway_pauses p WHERE p.gateway = x.gateway)"
 		" ORDER BY next_run_at LIMIT $6",
 		6, {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTARRAYOID, INT8ARRAYOID, INT8OID}, NULL
 	};

@@ -189,6 +189,10 @@ extern void payguard_outbox_resend(const OutboxPlan *plan);
 extern void payguard_outbox_drop(int64 order_id, int32 attempt_no);
 /* Steps of the schedule that were used for this attempt. */
 extern int32 payguard_outbox_tries(int64 order_id, int32 attempt_no);
+/* Call no gateway of that name, and call it again; true when that is news. */
+extern bool payguard_outbox_pause(const char *gateway);
+extern bool payguard_outbox_resume(const char *gateway);
+
 /* One planned call, for people to read. */
 typedef struct PlannedCall
 {
@@ -240,6 +244,10 @@ extern int	payguard_retry_parked(int64 order_id, int limit);
 /* Hand parked facts that name this new order's reference to the order; true
  * when there were any, which may have moved it. */
 extern bool payguard_match_parked(int64 order_id, const char *reference, const char *retry_suffix);
+
+/* expiry.c: end an order whose time is over, and those that nobody claimed. */
+extern void payguard_expire_order(int64 order_id, const char *gateway, EvidenceOutcome *outcome);
+extern bool payguard_expire_orders(TimestampTz *since, int limit);
 
 /* Store a fact as `parked` without judging it, with the SQLSTATE that its
  * judging met, and put its order (if known) on the review list. */

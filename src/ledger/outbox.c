@@ -418,3 +418,36 @@ payguard_outbox_planned(int64 order_id)
 	}
 	return calls;
 }
+
+/*
+ * Make no calls to a gateway until it is resumed; false: it was paused.
+ */
+bool
+payguard_outbox_pause(const char *gateway)
+{
+	static LedgerPlan insert = {
+		"INSERT INTO payguard.gateway_pauses (gateway, paused_by) VALUES ($1, session_user)"
+		" ON CONFLICT (gateway) DO NOTHING",
+		1, {TEXTOID}, NULL
+	};
+	Datum		values[1] = {CStringGetTextDatum(gateway)};
+
+	return payguard_plan_run(&insert, values, NULL) > 0;
+}
+
+/*
+ * Call a paused gateway again; false: it was not paused.
+ */
+bool
+payguard_outbox_resume(const char *gateway)
+{
+	static LedgerPlan delete = {
+		"DELETE FROM payguard.gateway_pauses WHERE gateway = $1", 1, {TEXTOID}, NULL
+	};
+	Datum		values[1] = {CStringGetTextDatum(gateway)};
+
+	if (payguard_plan_run(&delete, values, NULL) == 0)
+		return false;
+	wake((TimestampTz) 0);		/* what waited may have been due for long */
+	return true;
+}

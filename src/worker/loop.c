@@ -42,6 +42,8 @@
 #define FLUSH_WAIT_BUSY		(INT64CONST(5) * 1000)
 /* After parked facts could not be judged. */
 #define PARKED_PAUSE		(INT64CONST(300) * USECS_PER_SEC)
+/* Orders past their time are looked for this often. */
+#define EXPIRY_INTERVAL		(INT64CONST(10) * USECS_PER_SEC)
 /* A worker that was told to go waits this long for its calls. */
 #define FAREWELL			(INT64CONST(60) * USECS_PER_SEC)
 
@@ -302,6 +304,43 @@ retry_parked_facts(TimestampTz now)
 	MemoryContextReset(worker->batch_context);
 }
 
+/*
+ * Now and then: end the orders whose time is over.
+ */
+static void
+expire_orders(TimestampTz now)
+{
+	static TimestampTz since = DT_NOBEGIN;
+	static TimestampTz not_before = 0;
+
+	if (standing != STANDING_READY || now < not_before)
+		return;
+	not_before = now + EXPIRY_INTERVAL;
+	PG_TRY();
+	{
+		LedgerScope scope;
+
+		payguard_batch_begin("payguard: ending orders whose time is over");
+		payguard_ledger_enter(&scope);
+		if (payguard_expire_orders(&since, BATCH_SIZE))
+			not_before = now;
+		payguard_ledger_leave(&scope);
+		payguard_batch_commit();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error = payguard_batch_abort(worker->batch_context);
+
+		ereport(LOG,
+				(errcode(error->sqlerrcode),
+				 errmsg("payguard could not end expired orders in database \"%s\": %s",
+						database_name, error->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(worker->context);
+	MemoryContextReset(worker->batch_context);
+}
+
 /* --- when to do what --------------------------------------------------------------- */
 
 /*
@@ -383,6 +422,7 @@ look_around(TimestampTz now)
 {
 	check_standing();
 	retry_parked_facts(now);
+	expire_orders(now);
 	payguard_lanes_forget();
 	worker->low_water = SWEEP_ALL;
 	worker->next_due = now;
