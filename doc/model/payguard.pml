@@ -153,7 +153,7 @@ bit key_forgotten[2];			/* by the gateway */
 
 typedef App {
 	mtype state = P_FREE;
-	byte a;						/* the attempt's index */
+	byte about;					/* the attempt's index */
 	bit lease_live;
 	bit known;					/* the token is in this timeline's ledger */
 	bit left;					/* its request has left */
@@ -171,6 +171,7 @@ bit fault_done = 0;
 hidden byte i;
 hidden byte live;
 hidden byte quiet;
+hidden byte x;
 
 #define noisy				(noise > 0)
 #define make_noise			noise = (noise == FOREVER -> FOREVER : noise - 1)
@@ -205,7 +206,7 @@ inline find_live_lease(a)
 	do
 	:: i < APPS ->
 		if
-		:: app[i].state != P_FREE && app[i].a == a && app[i].known && app[i].lease_live -> live = 1
+		:: app[i].state != P_FREE && app[i].about == a && app[i].known && app[i].lease_live -> live = 1
 		:: else
 		fi;
 		i++
@@ -286,13 +287,14 @@ inline fail(a)
 }
 
 /* the order is paid: what never left is stopped (payguard_attempts_stop_others) */
-inline stop_other(b)
+inline stop_other(a)
 {
 	if
-	:: at[b].state == A_CLAIMED && !at[b].may_have_left ->
-		at[b].state = A_FAILED;
-		at[b].reported = 1;
-		outbox_drop(b)
+	:: at[1 - a].state == A_CLAIMED && !at[1 - a].may_have_left ->
+		at[1 - a].state = A_FAILED;
+		at[1 - a].reported = 1;
+		at[1 - a].charge = X_NONE;
+		at[1 - a].query = X_NONE
 	:: else
 	fi
 }
@@ -312,7 +314,7 @@ inline decide_paid(a)
 		latest = (latest < a + 1 -> a + 1 : latest);
 		status = O_PAID;
 		outbox_drop(a);
-		stop_other(1 - a)
+		stop_other(a)
 	fi
 }
 
@@ -418,9 +420,9 @@ inline decide_unknown(a, src, own)
 #endif
 
 #ifdef WITHOUT_SETTLE_TIME
-#define is_settled(res)	true
+#define is_settled(r)	true
 #else
-#define is_settled(res)	((res) == R_NOT_FOUND_SETTLED)
+#define is_settled(r)	((r) == R_NOT_FOUND_SETTLED)
 #endif
 
 inline decide_not_found(a, res, own)
@@ -554,7 +556,7 @@ inline commit_claim(c, application, with_token)
 			:: else -> break
 			od;
 			app[i].state = P_HOLDS;
-			app[i].a = latest - 1;
+			app[i].about = latest - 1;
 			app[i].lease_live = 1;
 			app[i].known = 1;
 			i = 0
@@ -693,8 +695,8 @@ inline take_query(a)
 /* The application's lease is what the query waits for. */
 #define lease_holds(a) \
 	(at[a].by_application && at[a].state == A_SENDING && \
-	 ((app[0].state != P_FREE && app[0].a == (a) && app[0].known && app[0].lease_live) || \
-	  (app[APPS - 1].state != P_FREE && app[APPS - 1].a == (a) && app[APPS - 1].known && \
+	 ((app[0].state != P_FREE && app[0].about == (a) && app[0].known && app[0].lease_live) || \
+	  (app[APPS - 1].state != P_FREE && app[APPS - 1].about == (a) && app[APPS - 1].known && \
 	   app[APPS - 1].lease_live)))
 
 /* Lets a call's result, once booked, be forgotten. */
@@ -720,12 +722,12 @@ inline find_quiet(a)
 	do
 	:: i < APPS ->
 		if
-		:: app[i].state == P_HOLDS && app[i].a == a && app[i].lease_live
+		:: app[i].state == P_HOLDS && app[i].about == a && app[i].lease_live
 #ifdef BEYOND_LONG_LEASE
 		   && app[i].known
 #endif
 		   -> quiet = 0
-		:: app[i].state != P_FREE && app[i].a == a && app[i].lease_live && app[i].known -> quiet = 0
+		:: app[i].state != P_FREE && app[i].about == a && app[i].lease_live && app[i].known -> quiet = 0
 		:: else
 		fi;
 		i++
@@ -904,7 +906,11 @@ end:
 inline report(n, res)
 {
 	if
-	:: app[n].known -> door(app[n].a, S_APPLICATION, res, OWN_NONE); flush()
+	:: app[n].known ->
+		x = app[n].about;
+		door(x, S_APPLICATION, res, OWN_NONE);
+		x = 0;
+		flush()
 	:: else
 	fi
 }
@@ -915,7 +921,9 @@ end:
 	do
 	/* call the gateway, while the lease lasts */
 	:: atomic { app[n].state == P_HOLDS && may_app_send(n) ->
-		send_request(app[n].a);
+		x = app[n].about;
+		send_request(x);
+		x = 0;
 		app[n].left = 1;
 		app[n].state = P_OUT }
 
@@ -926,10 +934,10 @@ end:
 		check_ledger() }
 
 	/* report the answer, in time or late */
-	:: atomic { lock == 0 && app[n].state == P_OUT && wire[app[n].a] == 0 &&
-				gateway[app[n].a] != G_NONE ->
+	:: atomic { lock == 0 && app[n].state == P_OUT && wire[app[n].about] == 0 &&
+				gateway[app[n].about] != G_NONE ->
 		app[n].state = P_GONE;
-		report(n, told_by_gateway(app[n].a));
+		report(n, told_by_gateway(app[n].about));
 		check_ledger() }
 
 	/* the answer is lost */
@@ -1007,7 +1015,7 @@ inline go_back()
 	do
 	:: i < APPS ->
 		if
-		:: app[i].state != P_FREE && !at[app[i].a].has_token -> app[i].known = 0
+		:: app[i].state != P_FREE && !at[app[i].about].has_token -> app[i].known = 0
 		:: else
 		fi;
 		i++

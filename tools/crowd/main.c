@@ -54,7 +54,7 @@ typedef struct Client
 	int			number;
 	PGconn	   *connection;
 	long		counts[VERDICT_COUNT];
-	long		lost;			/* claims whose answer was lost with the connection */
+	long		lost;			/* claims that were asked again */
 } Client;
 
 static const char *conninfo = "";
