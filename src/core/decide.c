@@ -138,6 +138,17 @@ ask_now(Decision *decision, const Judgement *j)
 }
 
 /*
+ * Has the attempt been pending for longer than its gateway's option allows,
+ * and can the gateway end it?  Its answer to that decides as any other.
+ */
+static bool
+is_overdue(const Judgement *j)
+{
+	return j->attempt->exists && j->attempt->state == ATTEMPT_PENDING && j->traits->can_close &&
+		j->now >= j->attempt->settles_from + j->traits->pending_lifetime;
+}
+
+/*
  * Plan the next question about an undecided attempt: a query where the
  * gateway can be asked, else the same bytes where it would see one purchase,
  * else a person.
@@ -152,7 +163,9 @@ plan_question(Decision *decision, const Judgement *j)
 		delay = j->evidence->retry_after;
 	decision->next_in = delay;
 
-	if (may_ask(j))
+	if (is_overdue(j))
+		decision->next = NEXT_CALL_CLOSE;
+	else if (may_ask(j))
 		decision->next = NEXT_CALL_QUERY;
 	else if (may_replay(j))
 		decision->next = NEXT_CALL_RESEND;

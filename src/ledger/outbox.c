@@ -136,7 +136,7 @@ payguard_outbox_drop(int64 order_id, int32 attempt_no)
 
 /*
  * How many steps of the query schedule were used for this attempt: tries of
- * its query, or of its charge where the same bytes are the only question.
+ * its query or close, or of its charge where the same bytes are the only question.
  */
 int32
 payguard_outbox_tries(int64 order_id, int32 attempt_no)
@@ -144,7 +144,7 @@ payguard_outbox_tries(int64 order_id, int32 attempt_no)
 	static LedgerPlan read = {
 		"SELECT COALESCE(max(CASE op WHEN 'charge' THEN tries - 1 ELSE tries END), 0)"
 		" FROM payguard.outbox WHERE order_id = $1 AND attempt_no = $2 AND refund_id IS NULL"
-		" AND op IN ('charge', 'query')",
+		" AND op IN ('charge', 'query', 'close')",
 		2, {INT8OID, INT4OID}, NULL
 	};
 	Datum		values[2] = {Int64GetDatum(order_id), Int32GetDatum(attempt_no)};
