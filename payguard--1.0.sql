@@ -172,6 +172,8 @@ CREATE TABLE payguard.refunds (
 	CONSTRAINT refunds_provider_id UNIQUE (gateway, provider_id)
 ) WITH (fillfactor = 50);
 
+CREATE INDEX refunds_charge ON payguard.refunds (order_id, charge_id);
+
 /* reviews: the operators' list. */
 CREATE TABLE payguard.reviews (
 	order_id bigint PRIMARY KEY,
@@ -243,6 +245,8 @@ CREATE UNIQUE INDEX evidence_inbox ON payguard.evidence (gateway, event_id, dige
 	WHERE source = 'callback';
 CREATE INDEX evidence_parked ON payguard.evidence (gateway_reference)
 	WHERE verdict = 'parked';
+CREATE INDEX evidence_parked_refunds ON payguard.evidence (charge_id)
+	WHERE verdict = 'parked' AND charge_id IS NOT NULL;
 
 /* outbox: one gateway call to make in each row.  ledger/outbox.c alone uses it. */
 CREATE TABLE payguard.outbox (
@@ -378,6 +382,10 @@ CREATE TYPE payguard.order_status_result AS
 	 attempt_no integer, attempt_state text, gateway text, client jsonb, code text,
 	 message text, can_pay boolean, needs_review boolean, paid_at timestamptz,
 	 expires_at timestamptz, updated_at timestamptz);
+CREATE TYPE payguard.request_refund_result AS
+	(created boolean, verdict text, refund_id bigint, status text, amount numeric,
+	 remaining numeric, gateway text, gateway_reference text, idempotency_key text,
+	 charge_id text, lease_token text, lease_until timestamptz);
 CREATE TYPE payguard.close_order_result AS (verdict text, status text);
 CREATE TYPE payguard.close_attempt_result AS (verdict text, status text, attempt_no integer);
 CREATE TYPE payguard.resolve_result AS (verdict text, status text, evidence_id bigint);
@@ -451,6 +459,13 @@ CREATE FUNCTION payguard.grant_access(role regrole, access text)
 	RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_grant_access';
 COMMENT ON FUNCTION payguard.grant_access IS 'grant a role what an application, callback, operator or monitor needs';
+
+CREATE FUNCTION payguard.request_refund(
+	reference text, request_key text, amount numeric DEFAULT NULL, reason text DEFAULT NULL,
+	call_by text DEFAULT 'worker', provider_id text DEFAULT NULL)
+	RETURNS payguard.request_refund_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_request_refund';
+COMMENT ON FUNCTION payguard.request_refund IS 'give money back, once for each request key and never more than was paid';
 
 CREATE FUNCTION payguard.close_order(reference text, reason text DEFAULT NULL)
 	RETURNS payguard.close_order_result

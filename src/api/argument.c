@@ -168,8 +168,8 @@ payguard_argument_object(FunctionCallInfo fcinfo, int n, const char *name,
 /*
  * Say what is wrong with an amount or currency.
  */
-static void
-refuse_money(MoneyError error, const char *amount, const char *currency)
+void
+payguard_refuse_money(MoneyError error, const char *amount, const char *currency)
 {
 	switch (error)
 	{
@@ -223,7 +223,7 @@ payguard_argument_money(FunctionCallInfo fcinfo, int amount, int currency,
 	number = DatumGetCString(DirectFunctionCall1(numeric_out, PG_GETARG_DATUM(amount)));
 	code = text_to_cstring(PG_GETARG_TEXT_PP(currency));
 	payguard_refuse_card_data(code, "currency");
-	refuse_money(payguard_money_parse(number, code, money), number, code);
+	payguard_refuse_money(payguard_money_parse(number, code, money), number, code);
 	return true;
 }
 

@@ -35,6 +35,9 @@ extern int64 payguard_argument_duration(FunctionCallInfo fcinfo, int n, const ch
 /* PG007 when text carries a card number. */
 extern void payguard_refuse_card_data(const char *text, const char *name);
 
+/* 22023 for what is wrong with an amount; returns for MONEY_OK. */
+extern void payguard_refuse_money(MoneyError error, const char *amount, const char *currency);
+
 /* PG002 for a reference that is not here. */
 extern void payguard_no_such_order(const char *reference) pg_attribute_noreturn();
 

@@ -43,14 +43,14 @@ typedef struct AccessKind
 
 static const AccessKind access_kinds[] = {
 	{"application",
-		"create_order claim_order record_attempt renew_claim order_status close_order close_attempt"
+		"create_order claim_order record_attempt renew_claim order_status request_refund close_order close_attempt"
 	" begin_once finish_once enforce_transitions",
 	""},
 	{"callback",
 		"apply_callback verify_callback",
 	""},
 	{"operator",
-		"why check order_status verify_callback adopt adapter close_order close_attempt"
+		"why check order_status verify_callback adopt adapter request_refund close_order close_attempt"
 	" resolve_order resolve_evidence pause_gateway resume_gateway",
 		"orders attempts payments refunds reviews provider_ids order_slots entitlements"
 	" evidence outbox events instances once_keys gateway_pauses"},

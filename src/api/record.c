@@ -12,6 +12,7 @@
 #include "core/errcode.h"
 #include "core/redact.h"
 #include "ledger/claim.h"
+#include "ledger/refund.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 
@@ -20,10 +21,11 @@
 PG_FUNCTION_INFO_V1(payguard_record_attempt);
 
 /*
- * The result's word; only what an application can know of a charge.
+ * The result's word; only what an application can know.  A refund succeeds
+ * where a charge is paid.
  */
 static EvidenceResult
-read_result(FunctionCallInfo fcinfo)
+read_result(FunctionCallInfo fcinfo, bool is_refund)
 {
 	char	   *word = payguard_argument_text(fcinfo, 1, "result", ID_MAX_LENGTH);
 	EvidenceResult result;
@@ -32,6 +34,10 @@ read_result(FunctionCallInfo fcinfo)
 		switch (result)
 		{
 			case EVIDENCE_RESULT_PAID:
+			case EVIDENCE_RESULT_SUCCEEDED:
+				if (is_refund == (result == EVIDENCE_RESULT_SUCCEEDED))
+					return result;
+				break;
 			case EVIDENCE_RESULT_FAILED:
 			case EVIDENCE_RESULT_PENDING:
 			case EVIDENCE_RESULT_UNKNOWN:
@@ -44,7 +50,8 @@ read_result(FunctionCallInfo fcinfo)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized result \"%s\"", word),
-			 errhint("Use paid, failed, closed, pending, unknown or not_sent.  When in doubt use unknown.")));
+			 errhint("Use %s, failed, closed, pending, unknown or not_sent.  When in doubt use unknown.",
+					 is_refund ? "succeeded" : "paid")));
 }
 
 /*
@@ -75,16 +82,23 @@ find_attempt(const char *token, Evidence *evidence)
 	int			attempt_no;
 	char	   *gateway;
 	char	   *reference;
+	char	   *charge_id = NULL;
+	bool		is_known = payguard_lease_token_read(token, &order_id, &attempt_no, &refund_id);
 
-	if (!payguard_lease_token_read(token, &order_id, &attempt_no, &refund_id) ||
-		refund_id != 0 ||
-		!payguard_lease_known(order_id, attempt_no, token, &gateway, &reference))
+	if (is_known)
+		is_known = refund_id != 0 ?
+			payguard_refund_lease_known(order_id, refund_id, token, &gateway, &reference, &charge_id) :
+			payguard_lease_known(order_id, attempt_no, token, &gateway, &reference);
+	if (!is_known)
 		ereport(ERROR,
 				(errcode(ERRCODE_PAYGUARD_LEASE),
 				 errmsg("lease token is not recognized"),
-				 errhint("Use the lease_token that claim_order() returned with claimed = true.")));
+				 errhint("Use the lease_token that claim_order() or request_refund() returned.")));
 	evidence->order_id = order_id;
 	evidence->attempt_no = attempt_no;
+	evidence->refund_id = refund_id;
+	evidence->is_refund = refund_id != 0;
+	evidence->charge_id = charge_id;
 	evidence->gateway = gateway;
 	evidence->gateway_reference = reference;
 	evidence->lease_token = token;
@@ -111,7 +125,6 @@ payguard_record_attempt(PG_FUNCTION_ARGS)
 	MemoryContext spi_context;
 
 	evidence.source = EVIDENCE_SOURCE_APPLICATION;
-	evidence.result = read_result(fcinfo);
 	evidence.provider_id = payguard_argument_optional_text(fcinfo, 2, "provider_id", ID_MAX_LENGTH);
 	evidence.has_money = payguard_argument_money(fcinfo, 3, 4, false, &evidence.money);
 	evidence.code = payguard_argument_optional_text(fcinfo, 5, "code", ID_MAX_LENGTH);
@@ -125,11 +138,13 @@ payguard_record_attempt(PG_FUNCTION_ARGS)
 
 	payguard_ledger_enter(&scope);
 	find_attempt(token, &evidence);
+	evidence.result = read_result(fcinfo, evidence.is_refund);
 	payguard_apply_evidence(&evidence, &outcome);
 	spi_context = MemoryContextSwitchTo(context);
 	values[0] = CStringGetTextDatum(payguard_verdict_word(outcome.verdict));
 	values[1] = CStringGetTextDatum(payguard_order_word(outcome.status));
 	values[2] = CStringGetTextDatum(outcome.reference);
+	nulls[3] = evidence.is_refund;
 	values[3] = Int32GetDatum(outcome.attempt_no);
 	values[4] = Int64GetDatum(outcome.evidence_id);
 	MemoryContextSwitchTo(spi_context);

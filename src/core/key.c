@@ -124,29 +124,60 @@ payguard_reference_split(const char *gateway_reference, const char *retry_suffix
 	return true;
 }
 
-/*
- * The idempotency key of an attempt: the same for ever.  40 hexadecimal
- * digits, which every gateway's limits and alphabets allow.
- */
+/* Digits of the digest over a purpose and two texts. */
+static void
+derive_digits(const char *purpose, const char *first, const char *second, char *hex)
+{
+	unsigned char digest[SHA256_SIZE];
+	BytesView	parts[3];
+
+	parts[0].data = purpose;
+	parts[1].data = first;
+	parts[2].data = second;
+	parts[0].length = strlen(purpose);
+	parts[1].length = strlen(first);
+	parts[2].length = strlen(second);
+	payguard_digest(parts, 3, digest);
+	payguard_hex_encode(digest, SHA256_SIZE, hex);
+}
+
+/* The idempotency key of an attempt: the same for ever. */
 void
 payguard_idempotency_key(const char *reference, int attempt_no, char *key)
 {
-	unsigned char digest[SHA256_SIZE];
 	char		number[16];
 	char		hex[SHA256_SIZE * 2 + 1];
-	BytesView	parts[3];
 
 	snprintf(number, sizeof(number), "%d", attempt_no);
-	parts[0].data = "payguard idempotency key 1";
-	parts[1].data = reference;
-	parts[2].data = number;
-	parts[0].length = strlen(parts[0].data);
-	parts[1].length = strlen(parts[1].data);
-	parts[2].length = strlen(parts[2].data);
-	payguard_digest(parts, 3, digest);
-	payguard_hex_encode(digest, SHA256_SIZE, hex);
+	derive_digits("payguard idempotency key 1", reference, number, hex);
 	memcpy(key, hex, IDEMPOTENCY_KEY_SIZE - 1);
 	key[IDEMPOTENCY_KEY_SIZE - 1] = '\0';
+}
+
+/* The idempotency key of a refund: the same for ever. */
+void
+payguard_refund_key(const char *reference, const char *request_key, char *key)
+{
+	char		hex[SHA256_SIZE * 2 + 1];
+
+	derive_digits("payguard refund key 1", reference, request_key, hex);
+	memcpy(key, hex, IDEMPOTENCY_KEY_SIZE - 1);
+	key[IDEMPOTENCY_KEY_SIZE - 1] = '\0';
+}
+
+/* The reference of a refund: the same for ever, and legal at every gateway. */
+void
+payguard_refund_reference(const char *reference, const char *request_key,
+						  char *refund_reference)
+{
+	char		hex[SHA256_SIZE * 2 + 1];
+	int			i;
+
+	derive_digits("payguard refund reference 1", reference, request_key, hex);
+	refund_reference[0] = 'R';
+	for (i = 0; i < REFUND_REFERENCE_SIZE - 2; i++)
+		refund_reference[i + 1] = hex[i] >= 'a' ? hex[i] - ('a' - 'A') : hex[i];
+	refund_reference[REFUND_REFERENCE_SIZE - 1] = '\0';
 }
 
 /*

@@ -56,6 +56,16 @@ extern bool payguard_reference_split(const char *gateway_reference, const char *
 /* The idempotency key of an attempt: the same for ever. */
 extern void payguard_idempotency_key(const char *reference, int attempt_no, char *key);
 
+/*
+ * Reference and idempotency key of a refund: functions of the order's
+ * reference and the refund's request key.  The reference is 24 characters of
+ * [0-9A-F] after an R.
+ */
+#define REFUND_REFERENCE_SIZE	26
+extern void payguard_refund_reference(const char *reference, const char *request_key,
+									  char *refund_reference);
+extern void payguard_refund_key(const char *reference, const char *request_key, char *key);
+
 /* A lease token carries what it is for, so that it needs no index. */
 extern void payguard_lease_token_make(int64_t order_id, int attempt_no, int64_t refund_id,
 									  const unsigned char *random8, char *token);

@@ -106,6 +106,8 @@ typedef struct GatewayTraits
 	bool		can_query;		/* by reference, or by id once it is known */
 	bool		can_query_by_reference;
 	bool		can_close;
+	bool		can_query_refund;	/* by reference, or by id once it is known */
+	bool		can_query_refund_by_reference;
 	bool		can_replay;		/* the adapter lists `replay` for unknown */
 	bool		not_found_is_proof;
 	int64_t		not_found_settles;
@@ -222,6 +224,49 @@ typedef struct Decision
 extern Decision payguard_decide(const OrderFacts *order, const AttemptFacts *attempt,
 								const PaymentFacts *payment, const GatewayTraits *traits,
 								const Evidence *evidence, int64_t now);
+
+/* What the ledger holds of the refund that a fact names. */
+typedef struct RefundFacts
+{
+	bool		exists;			/* one of ours, or an external row */
+	RefundState state;
+	bool		by_application; /* the application calls the gateway */
+	bool		lease_live;
+	bool		token_matches;
+	bool		reported;
+	bool		may_have_left;	/* a send may have had a prereq count > 0 */
+	bool		positive_known; /* processing or the gateway's id was ever told */
+	bool		id_known;
+	bool		id_differs;		/* the fact names another id than the known one */
+	bool		gateway_matches;
+	bool		payment_known;	/* the payment that it gives back is here */
+	bool		order_has_money;
+	Money		money;			/* the refund's; the payment's where there is none */
+	int64_t		created_at;
+	int64_t		settles_from;
+	int			settled_not_found;
+	int			query_tries;
+	bool		has_definite;	/* the gateway told succeeded or failed before */
+	int64_t		definite_at;
+} RefundFacts;
+
+typedef struct RefundDecision
+{
+	Verdict		verdict;
+	bool		make_external;	/* a refund made at the gateway by hand */
+	bool		move;
+	RefundState to;
+	NextCall	next;
+	int64_t		next_in;
+	const char *event;			/* refund.succeeded, refund.failed, or NULL */
+	const char *review;
+	const char *note;
+	const char *code;
+} RefundDecision;
+
+/* What does this fact about a refund lead to? */
+extern RefundDecision payguard_decide_refund(const RefundFacts *refund, const GatewayTraits *traits,
+											 const Evidence *evidence, int64_t now);
 
 /* Delay until the next query after `tries` ones; exhausted = daily and review. */
 extern int64_t payguard_query_delay(const GatewayTraits *traits, int tries, bool *exhausted);

@@ -125,6 +125,22 @@ payguard_adapter_charges_by_worker(const Adapter *adapter)
 }
 
 /*
+ * How can a refund be asked about: by our reference, or only by its id?
+ */
+static void
+find_refund_queries(const Adapter *adapter, bool *by_reference, bool *by_any)
+{
+	const Operation *op;
+
+	*by_reference = false;
+	*by_any = adapter->ops[CALL_REFUND_QUERY] != NULL;
+	for (op = adapter->ops[CALL_REFUND_QUERY]; op != NULL; op = op->next)
+		if ((op->variables & (1u << VARIABLE_REFERENCE)) &&
+			!(op->variables & (1u << VARIABLE_PROVIDER_ID)))
+			*by_reference = true;
+}
+
+/*
  * Traits that follow from the document alone.  A key counts as alive for its
  * life less a tenth of it, at most an hour: clocks differ, and a replay takes
  * time.
@@ -140,6 +156,8 @@ payguard_adapter_traits(const Adapter *adapter, GatewayTraits *traits)
 	traits->can_query_by_reference = (adapter->strategies & STRATEGY_QUERY_REFERENCE) != 0;
 	traits->can_query = traits->can_query_by_reference ||
 		(adapter->strategies & STRATEGY_QUERY_ID) != 0;
+	find_refund_queries(adapter, &traits->can_query_refund_by_reference,
+									&traits->can_query_refund);
 	traits->can_close = (adapter->ops[CALL_CLOSE] != NULL);
 	traits->can_replay = (adapter->strategies & STRATEGY_REPLAY) != 0;
 	traits->not_found_is_proof = adapter->not_found_is_proof;

@@ -101,6 +101,8 @@ extern List *payguard_parked_list(int64 order_id, int limit);
 extern ParkedFact *payguard_parked_find(int64 evidence_id, bool only_parked);
 extern void payguard_evidence_dismiss(int64 evidence_id, const char *note);
 
+/* evidence.c: a fact whose order is not known waits for one. */
+extern void payguard_store_unmatched(const Evidence *evidence, EvidenceOutcome *outcome);
 /* evidence.c: judge a stored fact about an order whose lock is held. */
 extern void payguard_apply_stored(const ParkedFact *fact, int64 order_id, int32 attempt_no,
 								  EvidenceOutcome *outcome);

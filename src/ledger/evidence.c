@@ -13,7 +13,7 @@
  */
 #include "postgres.h"
 
-#include "ledger/door.h"
+#include "ledger/refund.h"
 #include "utils/elog.h"
 
 void		(*payguard_traits_hook) (const char *gateway, GatewayTraits *traits) = NULL;
@@ -196,8 +196,8 @@ apply_to_order(const Evidence *evidence, int64 existing, const GatewayTraits *tr
 /*
  * The fact names no order that is known here: it waits for one.
  */
-static void
-store_unmatched(const Evidence *evidence, EvidenceOutcome *outcome)
+void
+payguard_store_unmatched(const Evidence *evidence, EvidenceOutcome *outcome)
 {
 	Verdict		verdict = evidence->is_unreadable ? VERDICT_UNREADABLE :
 		evidence->is_hint ? VERDICT_HINT : VERDICT_PARKED;
@@ -221,6 +221,11 @@ payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome)
 	int32		attempt_no;
 	bool		is_parked;
 
+	if (evidence->is_refund)
+	{
+		payguard_apply_refund_evidence(evidence, outcome);
+		return;
+	}
 	memset(outcome, 0, sizeof(*outcome));
 	payguard_traits_hook(evidence->gateway, &traits);
 
@@ -235,7 +240,7 @@ payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome)
 		!payguard_lock_order(order_id))
 	{
 		if (existing == 0)
-			store_unmatched(evidence, outcome);
+			payguard_store_unmatched(evidence, outcome);
 		return;
 	}
 	if (evidence->source == EVIDENCE_SOURCE_CALLBACK && existing == 0 &&
@@ -259,6 +264,11 @@ payguard_apply_stored(const ParkedFact *fact, int64 order_id, int32 attempt_no,
 {
 	GatewayTraits traits;
 
+	if (fact->evidence.is_refund)
+	{
+		payguard_apply_stored_refund(fact, outcome);
+		return;
+	}
 	payguard_traits_hook(fact->evidence.gateway, &traits);
 	if (apply_to_order(&fact->evidence, fact->id, &traits, order_id, attempt_no, outcome))
 		(void) payguard_retry_parked(order_id, 0);
@@ -283,6 +293,11 @@ judge_again(void *arg)
 	Retrial    *retrial = arg;
 	GatewayTraits traits;
 
+	if (retrial->fact->evidence.is_refund)
+	{
+		payguard_apply_stored_refund(retrial->fact, &retrial->outcome);
+		return;
+	}
 	payguard_traits_hook(retrial->fact->evidence.gateway, &traits);
 	retrial->moved = apply_to_order(&retrial->fact->evidence, retrial->fact->id, &traits,
 									retrial->order_id, retrial->attempt_no, &retrial->outcome);
@@ -362,6 +377,12 @@ payguard_retry_parked(int64 order_id, int limit)
 		int32		attempt_no;
 
 		payguard_traits_hook(fact->evidence.gateway, &traits);
+		if (fact->evidence.is_refund)
+		{
+			if (retry_one(fact, 0, 0, &moved))
+				count++;
+			continue;
+		}
 		if (!payguard_find_order(&fact->evidence, &traits, &found, &attempt_no) ||
 			payguard_outbox_lock_orders(list_make1(&found)) == NIL)
 			continue;

@@ -211,14 +211,18 @@ read_parked(uint64 row)
 	" event_type, refund_id, charge_id, mode::text FROM payguard.evidence"
 
 /*
- * Parked facts of one order, oldest first, or (order 0) those whose order is
+ * Parked facts of one order, and about refunds of its payments, oldest first, or (order 0) those whose order is
  * not known and those whose judging failed.
  */
 List *
 payguard_parked_list(int64 order_id, int limit)
 {
 	static LedgerPlan of_order = {
-		PARKED_COLUMNS " WHERE order_id = $1 AND verdict = 'parked' ORDER BY id LIMIT $2",
+		PARKED_COLUMNS " e WHERE order_id = $1 AND verdict = 'parked'"
+		" UNION ALL " PARKED_COLUMNS " e WHERE order_id IS NULL AND verdict = 'parked'"
+		" AND charge_id IS NOT NULL AND EXISTS (SELECT FROM payguard.payments p"
+		"   WHERE p.order_id = $1 AND p.gateway = e.gateway AND p.provider_id = e.charge_id)"
+		" ORDER BY id LIMIT $2",
 		2, {INT8OID, INT8OID}, NULL
 	};
 	static LedgerPlan of_none = {

@@ -19,6 +19,7 @@
 #include "ledger/door.h"
 #include "ledger/instance.h"
 #include "ledger/outbox.h"
+#include "ledger/refund.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 
@@ -48,7 +49,7 @@ find_due(OutboxTake *take, TimestampTz now, Datum **ids, List **order_ids)
 		"SELECT id, order_id, next_run_at FROM payguard.outbox x"
 		" WHERE next_run_at <= $1 AND next_run_at >= $2 AND origin = $3"
 		" AND (state = 'ready' OR lease_until < $1)"
-		" AND op IN ('charge', 'query', 'close')"
+		" AND op IN ('charge', 'query', 'close', 'refund', 'refund_query')"
 		" AND NOT gateway = ANY ($4) AND NOT id = ANY ($5)"
 		" AND NOT EXISTS (SELECT FROM payguard.gateway_pauses p WHERE p.gateway = x.gateway)"
 		" ORDER BY next_run_at LIMIT $6",
@@ -161,6 +162,7 @@ read_candidate(uint64 row)
 	candidate->order.entitled_elsewhere = payguard_row_bool(row, 21);
 	candidate->attempt.ask_first = payguard_row_bool(row, 22);
 	candidate->attempt.key_from = payguard_row_time(row, 23, &isnull);
+	item->refund_id = payguard_row_int64(row, 24);
 	return candidate;
 }
 
@@ -181,7 +183,7 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now, TimestampTz
 		" o.created_at < $4 AND NOT EXISTS (SELECT FROM payguard.evidence e"
 		"   WHERE e.order_id = x.order_id AND e.attempt_no = x.attempt_no AND e.source = 'query'"
 		"   AND e.result NOT IN ('unknown', 'not_sent') AND e.received_at > $4),"
-		" o.created_at"
+		" o.created_at, x.refund_id"
 		" FROM payguard.outbox x"
 		" JOIN payguard.orders o ON o.id = x.order_id"
 		" LEFT JOIN payguard.attempts a ON a.order_id = x.order_id AND a.no = x.attempt_no"
@@ -214,8 +216,8 @@ read_candidates(Datum *ids, int nids, List *locked, TimestampTz now, TimestampTz
  * False: it could not be judged and is parked; the item is asked about later,
  * and the other items of this take are not held up.
  */
-static bool
-tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool is_stop)
+bool
+payguard_lease_tell(const OutboxItem *item, EvidenceResult result, const char *code, bool is_stop)
 {
 	Evidence	evidence = {0};
 	EvidenceOutcome outcome;
@@ -227,6 +229,8 @@ tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool 
 	evidence.gateway_reference = item->gateway_reference;
 	evidence.order_id = item->order_id;
 	evidence.attempt_no = item->attempt_no;
+	evidence.refund_id = item->refund_id;
+	evidence.is_refund = item->refund_id != 0;
 	evidence.mode = MODE_NOT_TOLD;
 	evidence.code = code;
 	evidence.received_at = GetCurrentTimestamp();
@@ -234,7 +238,7 @@ tell_door(const OutboxItem *item, EvidenceResult result, const char *code, bool 
 	evidence.outbox_epoch = item->epoch;
 	if (payguard_book_fact(&evidence, &outcome))
 		return true;
-	if (item->op == OUTBOX_CHARGE)
+	if (item->op == OUTBOX_CHARGE || item->op == OUTBOX_REFUND)
 		payguard_outbox_ask_later(item, GetCurrentTimestamp() + PARKED_WAIT);
 	else
 		payguard_outbox_move(item->id, GetCurrentTimestamp() + PARKED_WAIT);
@@ -255,7 +259,7 @@ drop_charge(const Candidate *candidate)
 		(attempt->state == ATTEMPT_CLAIMED || attempt->state == ATTEMPT_SENDING);
 
 	if (unsent &&
-		!tell_door(item, EVIDENCE_RESULT_NOT_SENT,
+		!payguard_lease_tell(item, EVIDENCE_RESULT_NOT_SENT,
 				   candidate->order.close_requested ? "close_requested" : "superseded", true))
 		return;
 	/* where the door ended the attempt, it has dropped the item as well */
@@ -277,7 +281,7 @@ may_charge(const Candidate *candidate)
 
 	if (candidate->lapsed)
 	{
-		(void) tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
+		(void) payguard_lease_tell(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
 		/* unless the door planned the same bytes again, they rest */
 		payguard_outbox_rest(item->id, item->epoch);
 		return false;
@@ -329,7 +333,7 @@ may_ask(const Candidate *candidate, TimestampTz now)
 		payguard_outbox_move(item->id, candidate->attempt_lease_until);
 		return false;
 	}
-	(void) tell_door(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
+	(void) payguard_lease_tell(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
 	return false;
 }
 
@@ -397,8 +401,9 @@ payguard_outbox_take(OutboxTake *take)
 		{
 			Candidate  *candidate = lfirst(lc);
 			OutboxItem *item = candidate->item;
-			bool		go = item->op == OUTBOX_CHARGE ? may_charge(candidate) :
-				may_ask(candidate, now);
+			bool		go = item->refund_id != 0 ?
+				payguard_refund_may_call(item, candidate->lapsed) :
+				item->op == OUTBOX_CHARGE ? may_charge(candidate) : may_ask(candidate, now);
 
 			if (!go)
 				continue;
@@ -407,6 +412,8 @@ payguard_outbox_take(OutboxTake *take)
 				mark_sending(item, now);
 				sends_money = true;
 			}
+			else if (item->op == OUTBOX_REFUND)
+				sends_money = true;
 			lease_item(take, item, now);
 			take->items = lappend(take->items, item);
 		}

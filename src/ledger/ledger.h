@@ -112,7 +112,9 @@ typedef struct OutboxItem
 	char	   *order_reference;
 	char	   *gateway_reference;
 	char	   *idempotency_key;
-	char	   *provider_id;	/* NULL: not known yet */
+	char	   *provider_id;	/* of the charge (or refund); NULL: not known yet */
+	char	   *charge_reference;	/* refunds: of the charge given back ... */
+	char	   *charge_id;		/* ... and its id */
 	Money		money;			/* the order's (or refund's) amount */
 } OutboxItem;
 
@@ -183,10 +185,12 @@ typedef struct OutboxPlan
  * left alone, unless it is the own item, which is put off to the new time.
  */
 extern void payguard_outbox_plan(const OutboxPlan *plan);
-/* Send the frozen bytes of an attempt's charge again at that time. */
+/* Send the frozen bytes of a charge or refund again at that time. */
 extern void payguard_outbox_resend(const OutboxPlan *plan);
 /* Drop what is planned for an attempt. */
 extern void payguard_outbox_drop(int64 order_id, int32 attempt_no);
+extern void payguard_outbox_drop_refund(int64 order_id, int64 refund_id);
+extern int32 payguard_outbox_refund_tries(int64 order_id, int64 refund_id);
 /* Steps of the schedule that were used for this attempt. */
 extern int32 payguard_outbox_tries(int64 order_id, int32 attempt_no);
 /* Call no gateway of that name, and call it again; true when that is news. */

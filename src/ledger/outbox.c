@@ -79,6 +79,8 @@ payguard_outbox_plan(const OutboxPlan *plan)
 	values[0] = Int64GetDatum(payguard_origin());
 	values[1] = Int64GetDatum(plan->order_id);
 	values[2] = Int32GetDatum(plan->attempt_no);
+	if (plan->attempt_no == 0)
+		nulls[2] = 'n';
 	values[3] = Int64GetDatum(plan->refund_id);
 	if (plan->refund_id == 0)
 		nulls[3] = 'n';
@@ -95,25 +97,32 @@ payguard_outbox_plan(const OutboxPlan *plan)
 }
 
 /*
- * Let the frozen bytes of an attempt's charge go out again.
+ * Let the frozen bytes of an attempt's charge, or of a refund, go out again.
  */
 void
 payguard_outbox_resend(const OutboxPlan *plan)
 {
-	static LedgerPlan update = {
+	static LedgerPlan charge = {
 		"UPDATE payguard.outbox SET state = 'ready', lease_until = NULL, next_run_at = $3"
 		" WHERE order_id = $1 AND attempt_no = $2 AND op = 'charge' AND request IS NOT NULL"
 		" AND (state = 'ready' OR (id = $4 AND epoch = $5))",
 		5, {INT8OID, INT4OID, TIMESTAMPTZOID, INT8OID, INT4OID}, NULL
 	};
+	static LedgerPlan refund = {
+		"UPDATE payguard.outbox SET state = 'ready', lease_until = NULL, next_run_at = $3"
+		" WHERE order_id = $1 AND refund_id = $2 AND op = 'refund' AND request IS NOT NULL"
+		" AND (state = 'ready' OR (id = $4 AND epoch = $5))",
+		5, {INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, INT4OID}, NULL
+	};
+	bool		is_refund = plan->refund_id != 0;
 	Datum		values[5];
 
 	values[0] = Int64GetDatum(plan->order_id);
-	values[1] = Int32GetDatum(plan->attempt_no);
+	values[1] = is_refund ? Int64GetDatum(plan->refund_id) : Int32GetDatum(plan->attempt_no);
 	values[2] = TimestampTzGetDatum(plan->next_run_at);
 	values[3] = Int64GetDatum(plan->own_id);
 	values[4] = Int32GetDatum(plan->own_epoch);
-	payguard_plan_run(&update, values, NULL);
+	payguard_plan_run(is_refund ? &refund : &charge, values, NULL);
 	wake(plan->next_run_at);
 }
 
@@ -132,6 +141,38 @@ payguard_outbox_drop(int64 order_id, int32 attempt_no)
 	Datum		values[2] = {Int64GetDatum(order_id), Int32GetDatum(attempt_no)};
 
 	payguard_plan_run(&delete, values, NULL);
+}
+
+/*
+ * Drop what is planned for a refund.
+ */
+void
+payguard_outbox_drop_refund(int64 order_id, int64 refund_id)
+{
+	static LedgerPlan delete = {
+		"DELETE FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(refund_id)};
+
+	payguard_plan_run(&delete, values, NULL);
+}
+
+/*
+ * Steps of the schedule that were used for a refund.
+ */
+int32
+payguard_outbox_refund_tries(int64 order_id, int64 refund_id)
+{
+	static LedgerPlan read = {
+		"SELECT COALESCE(max(CASE op WHEN 'refund' THEN tries - 1 ELSE tries END), 0)"
+		" FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(refund_id)};
+
+	payguard_plan_run(&read, values, NULL);
+	return Max(payguard_row_int32(0, 0), 0);
 }
 
 /*
@@ -265,7 +306,7 @@ finish_item(const OutboxItem *item)
 	};
 	Datum		values[2] = {Int64GetDatum(item->id), Int32GetDatum(item->epoch)};
 
-	if (item->op == OUTBOX_CHARGE)
+	if (item->op == OUTBOX_CHARGE || item->op == OUTBOX_REFUND)
 		payguard_outbox_rest(item->id, item->epoch);
 	else
 		payguard_plan_run(&delete, values, NULL);
@@ -322,14 +363,14 @@ payguard_outbox_answer(const OutboxItem *item, Evidence *evidence)
 }
 
 /*
- * What became of a charge could not be judged: its bytes rest, and the gateway
+ * What became of a charge or refund could not be judged: its bytes rest, and the gateway
  * is asked at that time.
  */
 void
 payguard_outbox_ask_later(const OutboxItem *item, TimestampTz next_run_at)
 {
-	OutboxPlan	query = {OUTBOX_QUERY, item->gateway, item->order_id, item->attempt_no, 0,
-	next_run_at, NULL, 0, 0};
+	OutboxPlan	query = {item->refund_id != 0 ? OUTBOX_REFUND_QUERY : OUTBOX_QUERY, item->gateway,
+	item->order_id, item->attempt_no, item->refund_id, next_run_at, NULL, 0, 0};
 
 	payguard_outbox_move(item->id, DT_NOEND);
 	payguard_outbox_plan(&query);
@@ -349,7 +390,7 @@ payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate)
 	evidence->refund_id = item->refund_id;
 	evidence->gateway = item->gateway;
 	payguard_park_evidence(evidence, sqlstate, &outcome);
-	if (item->op == OUTBOX_CHARGE)
+	if (item->op == OUTBOX_CHARGE || item->op == OUTBOX_REFUND)
 		payguard_outbox_ask_later(item, ask_again);
 	else
 		put_off_item(item, ask_again);

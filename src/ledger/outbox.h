@@ -16,4 +16,8 @@ extern void payguard_outbox_ask_later(const OutboxItem *item, TimestampTz next_r
 extern void payguard_outbox_rest(int64 id, int32 epoch);
 extern void payguard_outbox_move(int64 id, TimestampTz next_run_at);
 
+/* lease.c: tell the door about an item that will not go out; false: parked. */
+extern bool payguard_lease_tell(const OutboxItem *item, EvidenceResult result, const char *code,
+								bool is_stop);
+
 #endif							/* PAYGUARD_OUTBOX_H */

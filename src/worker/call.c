@@ -37,6 +37,8 @@ copy_item(OutboxItem *copy, const OutboxItem *item)
 	copy->gateway_reference = copy_text(item->gateway_reference);
 	copy->idempotency_key = copy_text(item->idempotency_key);
 	copy->provider_id = copy_text(item->provider_id);
+	copy->charge_reference = copy_text(item->charge_reference);
+	copy->charge_id = copy_text(item->charge_id);
 	if (item->request != NULL)
 	{
 		copy->request = palloc(VARSIZE(item->request));
@@ -83,6 +85,8 @@ fill_facts(Call *call)
 	facts->order_reference = item->order_reference;
 	facts->idempotency_key = item->idempotency_key;
 	facts->provider_id = item->provider_id;
+	facts->charge_reference = item->charge_reference;
+	facts->charge_id = item->charge_id;
 	facts->money = item->money;
 	facts->attempt_no = item->attempt_no;
 	facts->op = call_op(item->op);
