@@ -484,6 +484,12 @@ CREATE FUNCTION payguard.resolve_order(
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resolve_order';
 COMMENT ON FUNCTION payguard.resolve_order IS 'what an operator decides about an order: paid, failed, reversed, reviewed or kept';
 
+CREATE FUNCTION payguard.resolve_refund(
+	refund_id bigint, result text, reason text, provider_id text DEFAULT NULL)
+	RETURNS payguard.resolve_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resolve_refund';
+COMMENT ON FUNCTION payguard.resolve_refund IS 'what an operator decides about a refund: succeeded or failed';
+
 CREATE FUNCTION payguard.resolve_evidence(evidence_id bigint, reference text, reason text)
 	RETURNS payguard.resolve_result
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_resolve_evidence';

@@ -51,7 +51,7 @@ static const AccessKind access_kinds[] = {
 	""},
 	{"operator",
 		"why check order_status verify_callback adopt adapter request_refund close_order close_attempt"
-	" resolve_order resolve_evidence pause_gateway resume_gateway",
+	" resolve_order resolve_refund resolve_evidence pause_gateway resume_gateway",
 		"orders attempts payments refunds reviews provider_ids order_slots entitlements"
 	" evidence outbox events instances once_keys gateway_pauses"},
 	{"monitor",

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * resolve.c
- *	  What an operator decides: resolve_order and resolve_evidence.
+ *	  What an operator decides: resolve_order, resolve_refund, resolve_evidence.
  *
  * An operator's word is evidence like any other: it goes through the one door
  * and keeps who said it and why.
@@ -23,6 +23,7 @@
 
 PG_FUNCTION_INFO_V1(payguard_resolve_order);
 PG_FUNCTION_INFO_V1(payguard_resolve_evidence);
+PG_FUNCTION_INFO_V1(payguard_resolve_refund);
 
 /*
  * Who says it and why; the reason is mandatory.
@@ -150,6 +151,47 @@ payguard_resolve_evidence(PG_FUNCTION_ARGS)
 		payguard_no_such_order(reference);
 	payguard_operator_judge(PG_GETARG_INT64(0), view, reason, &outcome);
 	payguard_ledger_leave(&scope);
+	ForceSyncCommit();
+	return make_row(fcinfo, &outcome);
+}
+
+/*
+ * resolve_refund(refund_id, result, reason, provider_id)
+ *
+ * succeeded or failed, as evidence through the one door.  Errors: 22004, 22023
+ * for bad arguments, PG007.  The commit is flushed.
+ */
+Datum
+payguard_resolve_refund(PG_FUNCTION_ARGS)
+{
+	char	   *word = payguard_argument_text(fcinfo, 1, "result", WORD_MAX_LENGTH);
+	char	   *reason = read_reason(fcinfo, 2);
+	char	   *provider_id = payguard_argument_optional_text(fcinfo, 3, "provider_id", ID_MAX_LENGTH);
+	MemoryContext context = CurrentMemoryContext;
+	EvidenceResult result;
+	EvidenceOutcome outcome;
+	LedgerScope scope;
+	bool		is_known;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" must not be null", "refund_id")));
+	if (!payguard_result_read(word, &result) ||
+		(result != EVIDENCE_RESULT_SUCCEEDED && result != EVIDENCE_RESULT_FAILED))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized result \"%s\"", word),
+				 errhint("Use succeeded or failed.")));
+	payguard_ledger_enter(&scope);
+	MemoryContextSwitchTo(context);
+	is_known = payguard_operator_resolve_refund(PG_GETARG_INT64(0), result, reason, provider_id, &outcome);
+	payguard_ledger_leave(&scope);
+	if (!is_known)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("refund %lld does not exist", (long long) PG_GETARG_INT64(0)),
+				 errhint("Look at payguard.refunds.")));
 	ForceSyncCommit();
 	return make_row(fcinfo, &outcome);
 }

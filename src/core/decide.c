@@ -220,6 +220,19 @@ decide_mismatch(const Judgement *j, const char *note)
 	return decision;
 }
 
+/*
+ * Money that nobody waits for any more: given back by itself where the
+ * gateway's option says so and it can be asked first, else for a person.
+ */
+static void
+give_back(Decision *decision, const Judgement *j, const char *review)
+{
+	decision->give_back = j->traits->refund_surplus && j->traits->can_query &&
+		j->evidence->source != EVIDENCE_SOURCE_OPERATOR;
+	if (!decision->give_back)
+		decision->review = review;
+}
+
 /* The money matches: it counts, is known already, or is surplus. */
 static Decision
 decide_matching_payment(const Judgement *j)
@@ -237,7 +250,7 @@ decide_matching_payment(const Judgement *j)
 		decision.verdict = VERDICT_SURPLUS;
 		decision.payment = PAYMENT_BOOK_SURPLUS;
 		decision.events = EVENT_ORDER_SURPLUS;
-		decision.review = "surplus";
+		give_back(&decision, j, "surplus");
 		decision.next = NEXT_CALL_NONE;
 		decision.attempt_to = ATTEMPT_SURPLUS;
 		move_attempt(&decision, j, ATTEMPT_SURPLUS);
@@ -252,6 +265,8 @@ decide_matching_payment(const Judgement *j)
 	decision.events = EVENT_ORDER_PAID;
 	if (j->order->status == ORDER_FAILED || j->order->status == ORDER_CLOSED)
 		decision.events |= EVENT_ORDER_PAID_LATE;
+	if (j->order->status == ORDER_CLOSED)
+		give_back(&decision, j, "late money on a closed order");
 	return decision;
 }
 

@@ -209,6 +209,7 @@ typedef struct Decision
 	PaymentAction payment;
 	bool		close_after;	/* a wished close is done: failed, then closed */
 	bool		keep_wish;		/* close_order: remember that it was asked */
+	bool		give_back;		/* the payment is to be refunded by itself */
 	NextCall	next;
 	int64_t		next_in;		/* microseconds from now, for the next call */
 	unsigned	events;

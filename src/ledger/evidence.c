@@ -184,6 +184,16 @@ apply_to_order(const Evidence *evidence, int64 existing, const GatewayTraits *tr
 	outcome->attempt_no = facts.attempt_no;
 	outcome->status = move_rows(&facts, evidence, &decision, traits, evidence_id);
 	plan_calls(&facts, evidence, &decision, outcome);
+	if (decision.give_back)
+		payguard_refund_want(&facts, evidence, decision.payment == PAYMENT_BOOK_SURPLUS);
+	else if (evidence->source == EVIDENCE_SOURCE_QUERY &&
+			 payguard_order_has_money(facts.order.status))
+	{
+		if (evidence->result == EVIDENCE_RESULT_PAID && decision.verdict == VERDICT_DUPLICATE)
+			payguard_refund_release(&facts);
+		else
+			payguard_refund_unconfirmed(&facts, evidence, outcome->status, evidence_id);
+	}
 
 	if (outcome->status != facts.order.status && payguard_order_has_money(outcome->status) &&
 		(facts.latest_no > 1 || facts.attempt_no < facts.latest_no))

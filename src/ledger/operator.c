@@ -131,6 +131,42 @@ payguard_operator_resolve(const OrderView *view, OperatorDecision decision,
 }
 
 /*
+ * Decide about a refund.
+ */
+bool
+payguard_operator_resolve_refund(int64 refund_id, EvidenceResult result, const char *reason,
+								 const char *provider_id, EvidenceOutcome *outcome)
+{
+	static LedgerPlan read = {
+		"SELECT r.order_id, r.gateway, r.gateway_reference, r.charge_id, r.amount, p.currency"
+		" FROM payguard.refunds r JOIN payguard.payments p"
+		" ON p.gateway = r.gateway AND p.provider_id = r.charge_id WHERE r.id = $1",
+		1, {INT8OID}, NULL
+	};
+	Datum		values[1] = {Int64GetDatum(refund_id)};
+	Evidence	evidence = {0};
+
+	if (payguard_plan_run(&read, values, NULL) == 0)
+		return false;
+	evidence.source = EVIDENCE_SOURCE_OPERATOR;
+	evidence.result = result;
+	evidence.is_refund = true;
+	evidence.refund_id = refund_id;
+	evidence.order_id = payguard_row_int64(0, 0);
+	evidence.gateway = payguard_row_text(0, 1);
+	evidence.gateway_reference = payguard_row_text(0, 2);
+	evidence.charge_id = payguard_row_text(0, 3);
+	evidence.has_money = payguard_money_parse(payguard_row_text(0, 4), payguard_row_text(0, 5),
+											  &evidence.money) == MONEY_OK;
+	evidence.provider_id = provider_id;
+	evidence.mode = MODE_NOT_TOLD;
+	evidence.received_at = GetCurrentTimestamp();
+	evidence.note = reason;
+	payguard_apply_evidence(&evidence, outcome);
+	return true;
+}
+
+/*
  * The fact, if it may still be judged.  PG003 otherwise.
  */
 static ParkedFact *

@@ -22,6 +22,10 @@ typedef enum OperatorDecision
 extern void payguard_operator_resolve(const OrderView *view, OperatorDecision decision,
 									  const char *reason, const char *provider_id,
 									  int32 attempt_no, EvidenceOutcome *outcome);
+/* False: there is no such refund. */
+extern bool payguard_operator_resolve_refund(int64 refund_id, EvidenceResult result,
+											 const char *reason, const char *provider_id,
+											 EvidenceOutcome *outcome);
 /* view NULL: dismiss the fact. */
 extern void payguard_operator_judge(int64 evidence_id, const OrderView *view,
 									const char *reason, EvidenceOutcome *outcome);

@@ -110,7 +110,7 @@ payguard_outbox_resend(const OutboxPlan *plan)
 	};
 	static LedgerPlan refund = {
 		"UPDATE payguard.outbox SET state = 'ready', lease_until = NULL, next_run_at = $3"
-		" WHERE order_id = $1 AND refund_id = $2 AND op = 'refund' AND request IS NOT NULL"
+		" WHERE order_id = $1 AND refund_id = $2 AND op = 'refund'"
 		" AND (state = 'ready' OR (id = $4 AND epoch = $5))",
 		5, {INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, INT4OID}, NULL
 	};

@@ -255,7 +255,8 @@ payguard_refund_create(const RefundScope *scope, const RefundInput *input, char 
 		plan.op = OUTBOX_REFUND;
 		plan.next_run_at = GetCurrentTimestamp();
 	}
-	payguard_outbox_plan(&plan);
+	if (!input->waits_for_proof)
+		payguard_outbox_plan(&plan);
 	return refund_id;
 }
 

@@ -59,6 +59,7 @@ typedef struct RefundInput
 	const unsigned char *random8;	/* for the lease token */
 	TimestampTz lease_until;
 	const bytea *request;		/* worker: the frozen bytes */
+	bool		waits_for_proof;	/* no call yet: the gateway is asked first */
 } RefundInput;
 
 /* Reserve the money, store the refund, plan its call.  Returns its id; sets
@@ -75,6 +76,15 @@ extern void payguard_apply_stored_refund(const ParkedFact *fact, EvidenceOutcome
 extern bool payguard_refund_lease_known(int64 order_id, int64 refund_id, const char *lease_token,
 										char **gateway, char **gateway_reference,
 										char **charge_id);
+
+/*
+ * refund_auto.c: give a payment back by itself, after the gateway has been
+ * asked; and send those whose proof has come.
+ */
+extern void payguard_refund_want(const DoorFacts *facts, const Evidence *evidence, bool is_surplus);
+extern void payguard_refund_release(const DoorFacts *facts);
+extern void payguard_refund_unconfirmed(const DoorFacts *facts, const Evidence *evidence,
+										OrderStatus status, int64 evidence_id);
 
 /* refund_lease.c */
 extern bool payguard_refund_may_call(OutboxItem *item, bool lapsed);

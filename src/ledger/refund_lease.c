@@ -82,7 +82,7 @@ payguard_refund_may_call(OutboxItem *item, bool lapsed)
 	{
 		if (lease_live)
 			payguard_outbox_move(item->id, GetCurrentTimestamp() + USECS_PER_SEC);
-		else if (state == REFUND_SUBMITTED && item->request == NULL && !lapsed &&
+		else if (state == REFUND_SUBMITTED && !lapsed &&
 				 payguard_refund_by_application(item->refund_id))
 			(void) payguard_lease_tell(item, EVIDENCE_RESULT_UNKNOWN, "lease_lapsed", false);
 		else
@@ -95,7 +95,7 @@ payguard_refund_may_call(OutboxItem *item, bool lapsed)
 		payguard_outbox_rest(item->id, item->epoch);
 		return false;
 	}
-	if (item->request == NULL || payment == PAYMENT_REVERSED ||
+	if (payment == PAYMENT_REVERSED ||
 		state == REFUND_SUCCEEDED || state == REFUND_FAILED || state == REFUND_PROCESSING)
 	{
 		if (state == REFUND_PENDING &&
