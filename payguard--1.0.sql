@@ -3,7 +3,10 @@
  *
  * Tables first, then guard triggers, functions, the foreign data wrapper,
  * rights, and what a dump must carry.  No seed rows anywhere, and no INSERT
- * trigger: a restore would meet both.
+ * trigger: a restore would meet both.  No foreign keys either: the data of an
+ * extension's tables is restored after its constraints exist, by pg_restore -j
+ * in any order, and would fail.  Rows of an order are written under the
+ * order's lock, the guard deletes no order that has any, and check() looks.
  */
 
 \echo Use "CREATE EXTENSION payguard" to load this file. \quit
@@ -100,7 +103,7 @@ CREATE INDEX orders_expires_at ON payguard.orders (expires_at) WHERE expires_at 
 
 /* attempts: one try each at charging an order, with its own reference and key. */
 CREATE TABLE payguard.attempts (
-	order_id bigint NOT NULL REFERENCES payguard.orders (id),
+	order_id bigint NOT NULL,
 	no integer NOT NULL CHECK (no > 0),
 	state payguard.attempt_state NOT NULL,
 	mode payguard.gateway_mode NOT NULL,
@@ -131,7 +134,7 @@ CREATE TABLE payguard.attempts (
 CREATE TABLE payguard.payments (
 	gateway text COLLATE "C" NOT NULL,
 	provider_id text COLLATE "C" NOT NULL,
-	order_id bigint NOT NULL REFERENCES payguard.orders (id),
+	order_id bigint NOT NULL,
 	attempt_no integer,
 	counted boolean NOT NULL,
 	state payguard.payment_state NOT NULL,
@@ -149,7 +152,7 @@ CREATE INDEX payments_order ON payguard.payments (order_id) WHERE NOT counted;
 /* refunds: money given back, by us or (external) by hand at the gateway. */
 CREATE TABLE payguard.refunds (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	order_id bigint NOT NULL REFERENCES payguard.orders (id),
+	order_id bigint NOT NULL,
 	gateway text COLLATE "C" NOT NULL,
 	charge_id text COLLATE "C" NOT NULL,
 	request_key text COLLATE "C",
@@ -214,7 +217,7 @@ CREATE TABLE payguard.entitlements (
  */
 CREATE TABLE payguard.evidence (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	order_id bigint REFERENCES payguard.orders (id),
+	order_id bigint,
 	refund_id bigint,
 	received_at timestamptz NOT NULL,
 	occurred_at timestamptz,

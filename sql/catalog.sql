@@ -28,7 +28,7 @@ SELECT c.relname, i.indexrelid::regclass AS index, a.attname FROM pg_index i JOI
 	WHERE c.relname IN ('orders', 'attempts', 'outbox') AND c.relnamespace = 'payguard'::regnamespace AND (a.attnum = ANY (i.indkey::smallint[]) OR pg_get_expr(i.indpred, i.indrelid) ~ ('\m' || a.attname || '\M'))
 	AND a.attname IN ('status', 'attempt_no', 'updated_at', 'decided_by', 'paid_at', 'refunded_amount', 'refund_reserved', 'close_requested_at', 'state', 'lease_token', 'lease_until', 'provider_id', 'client', 'sent_at', 'answered_at', 'code', 'message', 'next_run_at', 'tries', 'epoch')
 	AND NOT (c.relname = 'outbox' AND a.attname = 'attempt_no') ORDER BY 1, 2, 3;
--- foreign keys: one way, to orders only, not deferrable
+-- foreign keys: none, since pg_restore -j loads an extension's tables in any order
 SELECT conrelid::regclass, confrelid::regclass, condeferrable FROM pg_constraint WHERE contype = 'f' AND connamespace = 'payguard'::regnamespace ORDER BY 1::text COLLATE "C";
 -- settings: none that touches money is a session's
 SELECT name, context FROM pg_settings WHERE name LIKE 'payguard.%' AND context NOT IN ('sighup', 'postmaster') ORDER BY 1;

@@ -159,7 +159,16 @@ const CheckRule payguard_money_rules[] = {
 	{
 		"row_orphaned",
 		"the row belongs to an order, refund or evidence that is not here",
-		"SELECT format('provider id %s of gateway %s', i.provider_id, i.gateway), 'order id ' || i.order_id"
+		"SELECT format('attempt %s', a.gateway_reference), 'order id ' || a.order_id FROM payguard.attempts a"
+		" WHERE NOT EXISTS (SELECT FROM payguard.orders o WHERE o.id = a.order_id)"
+		" UNION ALL SELECT format('payment %s of gateway %s', p.provider_id, p.gateway), 'order id ' || p.order_id"
+		" FROM payguard.payments p"
+		" WHERE NOT EXISTS (SELECT FROM payguard.orders o WHERE o.id = p.order_id)"
+		" UNION ALL SELECT format('refund %s', f.id), 'order id ' || f.order_id FROM payguard.refunds f"
+		" WHERE NOT EXISTS (SELECT FROM payguard.orders o WHERE o.id = f.order_id)"
+		" UNION ALL SELECT format('evidence %s', e.id), 'order id ' || e.order_id FROM payguard.evidence e"
+		" WHERE e.order_id IS NOT NULL AND NOT EXISTS (SELECT FROM payguard.orders o WHERE o.id = e.order_id)"
+		" UNION ALL SELECT format('provider id %s of gateway %s', i.provider_id, i.gateway), 'order id ' || i.order_id"
 		" FROM payguard.provider_ids i"
 		" WHERE NOT EXISTS (SELECT FROM payguard.orders o WHERE o.id = i.order_id)"
 		" UNION ALL SELECT 'review', 'order id ' || r.order_id FROM payguard.reviews r"
