@@ -246,7 +246,7 @@ CREATE TABLE payguard.evidence (
 CREATE INDEX evidence_order ON payguard.evidence (order_id);
 CREATE UNIQUE INDEX evidence_inbox ON payguard.evidence (gateway, event_id, digest) NULLS NOT DISTINCT
 	WHERE source = 'callback';
-CREATE INDEX evidence_parked ON payguard.evidence (gateway_reference)
+CREATE INDEX evidence_parked ON payguard.evidence (order_id, gateway_reference)
 	WHERE verdict = 'parked';
 CREATE INDEX evidence_parked_refunds ON payguard.evidence (charge_id)
 	WHERE verdict = 'parked' AND charge_id IS NOT NULL;

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 
+#include "core/crashpoint.h"
 #include "core/settings.h"
 #include "fmgr.h"
 #include "gateway/gateway.h"
@@ -37,6 +38,7 @@ int			payguard_order_lifetime = 0;
 int			payguard_lease_margin = 10000;
 int			payguard_retention = 0;
 bool		payguard_log_calls = false;
+char	   *payguard_crash_at = NULL;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -133,6 +135,37 @@ define_ledger_settings(void)
 }
 
 /*
+ * payguard.crash_at must name a point that there is.
+ */
+static bool
+check_crash_at(char **newval, void **extra, GucSource source)
+{
+	if (payguard_crash_is_valid(*newval))
+		return true;
+	GUC_check_errdetail("Expected is a point's name, optionally followed by a colon and how many times it is reached, and by another colon and \"process\", \"postmaster\" or \"server\".");
+	return false;
+}
+
+static void
+assign_crash_at(const char *newval, void *extra)
+{
+	payguard_crash_arm(newval);
+}
+
+/*
+ * The setting that only tests use.
+ */
+static void
+define_test_setting(void)
+{
+	DefineCustomStringVariable("payguard.crash_at",
+							   "For tests only: the point at which a process kills itself or the server.",
+							   NULL, &payguard_crash_at, "", PGC_SUSET,
+							   GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY,
+							   check_crash_at, assign_crash_at, NULL);
+}
+
+/*
  * Ask for shared memory.
  */
 static void
@@ -165,6 +198,7 @@ _PG_init(void)
 	define_server_settings();
 	define_worker_settings();
 	define_ledger_settings();
+	define_test_setting();
 	MarkGUCPrefixReserved("payguard");
 
 	payguard_traits_hook = payguard_gateway_traits;

@@ -26,6 +26,19 @@ sub worker_pid
 	return $shop->sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'payguard worker'");
 }
 
+# Nothing here says that the gateway has charged, so its books are asked.
+sub wait_for_charge
+{
+	my ($reference) = @_;
+
+	foreach (1 .. 100)
+	{
+		return if $shop->charged($reference);
+		usleep(50_000);
+	}
+	return;
+}
+
 # The call is under way and its request has arrived; the gateway has charged, and its answer is a minute away.
 sub hang
 {
@@ -33,11 +46,7 @@ sub hang
 
 	$shop->plan($reference, 'charge_then_silence', ms => 60000);
 	$shop->pay($reference);
-	foreach (1 .. 100)
-	{
-		last if $shop->charged($reference);
-		usleep(50_000);
-	}
+	wait_for_charge($reference);
 	is($shop->charged($reference), 1, "$reference: charged, and no answer");
 	is($shop->sql("SELECT state FROM payguard.attempts WHERE gateway_reference = '$reference'"),
 		'sending', "$reference: the intent to send is on record");
@@ -100,6 +109,8 @@ ends_right('KILL-NEIGHBOUR');
 hang('IMMEDIATE');
 $shop->plan('IMMEDIATE-SLOW', 'slow', ms => 1500);
 $shop->pay('IMMEDIATE-SLOW');
+# An order that was lost with its session's commit before anything was sent would be no mistake.
+wait_for_charge('IMMEDIATE-SLOW');
 $node->stop('immediate');
 $node->start;
 ends_right('IMMEDIATE');

@@ -217,6 +217,13 @@ inline find_live_lease(a)
 
 /* --- what must always hold ---------------------------------------------------- */
 
+#define sees_one_purchase(a) \
+	(same_key(a) && (REFERENCE_UNIQUE || (HAS_KEY && !key_forgotten[a])))
+/* The gateway may still take money for what was sent. */
+#define may_yet_charge(a) \
+	(gateway[a] == G_PENDING || \
+	 (wire[a] > 0 && !(gateway[a] != G_NONE && sees_one_purchase(a))))
+
 /*
  * After every transaction.  Something moves an order that waits: a planned
  * call, a call under way, or a person.
@@ -231,8 +238,7 @@ inline check_ledger()
 	assert(status != O_PAID || (counted > 0 && gateway[counted - 1] == G_PAID));
 	/* failed only if it did not, and will not */
 	assert(status != O_FAILED || switched ||
-		   (charged == 0 && wire[0] == 0 && wire[1] == 0 &&
-			gateway[0] != G_PENDING && gateway[1] != G_PENDING))
+		   (charged == 0 && !may_yet_charge(0) && !may_yet_charge(1)))
 }
 
 /* --- the outbox (src/ledger/outbox.c) ----------------------------------------- */
@@ -360,6 +366,9 @@ inline decide_not_sent(a, src, own)
 #else
 		find_live_lease(a);
 		live = live && !at[a].reported;
+#ifndef WITHOUT_FENCING_AFTER_SWITCH
+		live = live && !ask_first(a);	/* what it reported may be lost */
+#endif
 #endif
 		if
 		:: src == S_APPLICATION && live -> fail(a)
@@ -595,6 +604,7 @@ end:
 	do
 	/* look without a lock */
 	:: atomic { session[c] == L_IDLE && claims > 0 && latest < 2 && is_claimable ->
+		printf("session %d looks: the order can be claimed\n", c);
 		claims--;
 		viewed_status[c] = status;
 		viewed_latest[c] = latest;
@@ -604,6 +614,7 @@ end:
 	:: atomic { session[c] == L_VIEWED ->
 		if
 		:: may_take(c) && latest < 2 ->
+			printf("session %d locks the order\n", c);
 			lock = c + 1;
 			session[c] = L_LOCKED
 		:: else -> session[c] = L_IDLE
@@ -615,6 +626,7 @@ end:
 	:: atomic { session[c] == L_LOCKED ->
 		session[c] = L_IDLE;
 		lock = 0;
+		printf("session %d commits its claim of attempt %d\n", c, latest + 1);
 		/* one claim wins: whoever commits found nothing under way */
 		assert(!is_open(0) && !is_open(1) && status != O_PAID);
 		if
@@ -748,21 +760,20 @@ inline send_request(a)
 	assert(HAS_KEY || switched || sends[a] == 1)
 }
 
-#define sees_one_purchase(a) \
-	(same_key(a) && (REFERENCE_UNIQUE || (HAS_KEY && !key_forgotten[a])))
-
 /* A request reaches the gateway. */
 inline gateway_charge(a)
 {
 	wire[a]--;
 	if
-	:: gateway[a] != G_NONE && sees_one_purchase(a)	/* the first answer again */
+	:: gateway[a] != G_NONE && sees_one_purchase(a) ->
+		printf("GATEWAY: a request of attempt %d arrives again: the first answer again\n", a + 1)
 	:: gateway[a] == G_NONE || !sees_one_purchase(a) ->
 		if
 		:: gateway[a] = G_PAID; charged++
 		:: gateway[a] = (gateway[a] == G_PAID -> G_PAID : G_DECLINED)
 		:: gateway[a] == G_NONE -> gateway[a] = G_PENDING; was_pending[a] = 1
-		fi
+		fi;
+		printf("GATEWAY: a request of attempt %d arrives: %e; money has moved %d times\n", a + 1, gateway[a], charged)
 	fi;
 	/* never charged twice */
 	assert(charged <= 1)
@@ -775,75 +786,90 @@ end:
 	do
 	/* ---- T1 */
 	:: atomic { lock == 0 && at[a].charge == X_READY && charge_call[a] == C_IDLE ->
+		printf("T1: the charge of attempt %d is due (attempt %e, order %e)\n", a + 1, at[a].state, status);
 		take_charge(a);
 		check_ledger() }
 
 	:: atomic { lock == 0 && at[a].charge == X_LAPSED && charge_call[a] == C_IDLE ->
+		printf("T1: the lease of the charge of attempt %d has lapsed: unknown\n", a + 1);
 		door(a, S_LAPSE, R_UNKNOWN, OWN_CHARGE);
 		at[a].charge = (at[a].charge == X_LAPSED -> X_RESTING : at[a].charge);
 		check_ledger() }
 
 	:: atomic { lock == 0 && at[a].query == X_READY && query_call[a] == C_IDLE &&
 				!lease_holds(a) ->
+		printf("T1: the query of attempt %d is due\n", a + 1);
 		take_query(a);
 		check_ledger() }
 
 	/* ---- the call, with no transaction open */
 	:: atomic { charge_call[a] == C_LEASED ->
+		printf("the worker sends the charge of attempt %d\n", a + 1);
 		send_request(a);
 		charge_call[a] = C_OUT }
 
 #ifdef WITHOUT_SEND_ONCE
 	:: atomic { charge_call[a] == C_OUT && noisy ->
+		printf("libcurl sends the charge of attempt %d once more\n", a + 1);
 		make_noise;
 		send_request(a) }
 #endif
 
 	/* it never left: the prereq count is 0 */
 	:: atomic { charge_call[a] == C_LEASED && noisy ->
+		printf("the charge of attempt %d does not leave: no connection\n", a + 1);
 		make_noise;
 		charge_call[a] = C_ANSWERED;
 		charge_result[a] = R_NOT_SENT }
 
 	/* the answer */
 	:: atomic { charge_call[a] == C_OUT && wire[a] == 0 && gateway[a] != G_NONE ->
+		printf("the worker gets the answer about attempt %d: %e\n", a + 1, gateway[a]);
 		charge_call[a] = C_ANSWERED;
 		charge_result[a] = told_by_gateway(a) }
 
 	/* the answer is lost, or the time is over; the request may still be on its way */
 	:: atomic { charge_call[a] == C_OUT && noisy ->
+		printf("the answer about attempt %d is lost, or its time is over\n", a + 1);
 		make_noise;
 		charge_call[a] = C_ANSWERED;
 		charge_result[a] = R_UNKNOWN }
 	:: atomic { charge_call[a] == C_OUT && wire[a] == 0 && gateway[a] == G_NONE ->
+		printf("no answer about attempt %d\n", a + 1);
 		charge_call[a] = C_ANSWERED;
 		charge_result[a] = R_UNKNOWN }
 
 	/* the gateway: late or not, a request arrives, or is lost on the way */
 	:: atomic { wire[a] > 0 -> gateway_charge(a) }
 	:: atomic { wire[a] > 0 && noisy ->
+		printf("a request of attempt %d is lost on its way\n", a + 1);
 		make_noise;
 		wire[a]-- }
 	:: atomic { gateway[a] == G_PENDING ->
 		if
-		:: gateway[a] = G_PAID; charged++; assert(charged <= 1)
+		:: gateway[a] = G_PAID; charged++
 		:: gateway[a] = G_DECLINED
-		fi }
+		fi;
+		printf("GATEWAY: pending attempt %d is decided: %e\n", a + 1, gateway[a]);
+		assert(charged <= 1) }
 
 	/* the query's answer: the truth */
 	:: atomic { query_call[a] == C_OUT && gateway[a] != G_NONE && gateway[a] != G_PENDING ->
 		query_call[a] = C_ANSWERED;
-		query_result[a] = told_by_gateway(a) }
+		query_result[a] = told_by_gateway(a);
+		printf("the query of attempt %d is answered: %e\n", a + 1, query_result[a]) }
 	:: atomic { query_call[a] == C_OUT && gateway[a] == G_PENDING && noisy ->
 		make_noise;
 		query_call[a] = C_ANSWERED;
-		query_result[a] = R_PENDING }
+		query_result[a] = R_PENDING;
+		printf("the query of attempt %d is answered: %e\n", a + 1, query_result[a]) }
 	:: atomic { query_call[a] == C_OUT && ASK_BY_REFERENCE && gateway[a] == G_NONE ->
 		find_quiet(a);
 		if
 		:: quiet ->
 			query_call[a] = C_ANSWERED;
-			query_result[a] = R_NOT_FOUND_SETTLED
+			query_result[a] = R_NOT_FOUND_SETTLED;
+			printf("the query of attempt %d is answered: not found, after the settle time\n", a + 1)
 		:: else
 		fi;
 		quiet = 0 }
@@ -851,19 +877,23 @@ end:
 	:: atomic { query_call[a] == C_OUT && ASK_BY_REFERENCE && noisy ->
 		make_noise;
 		query_call[a] = C_ANSWERED;
-		query_result[a] = R_NOT_FOUND }
+		query_result[a] = R_NOT_FOUND;
+		printf("the query of attempt %d is answered: %e\n", a + 1, query_result[a]) }
 	/* once it is wrong even after the settle time */
 	:: atomic { query_call[a] == C_OUT && ASK_BY_REFERENCE && gateway[a] != G_NONE && glitches > 0 ->
 		glitches--;
 		query_call[a] = C_ANSWERED;
-		query_result[a] = R_NOT_FOUND_SETTLED }
+		query_result[a] = R_NOT_FOUND_SETTLED;
+		printf("the query of attempt %d is answered: %e\n", a + 1, query_result[a]) }
 	:: atomic { query_call[a] == C_OUT && noisy ->
 		make_noise;
 		query_call[a] = C_ANSWERED;
-		query_result[a] = R_UNKNOWN }
+		query_result[a] = R_UNKNOWN;
+		printf("the query of attempt %d is answered: %e\n", a + 1, query_result[a]) }
 
 	/* ---- T2 */
 	:: atomic { lock == 0 && charge_call[a] == C_ANSWERED ->
+		printf("T2: the answer about attempt %d is booked: %e\n", a + 1, charge_result[a]);
 		door(a, S_ANSWER, charge_result[a], OWN_CHARGE);
 		/* finish_item(): nothing was planned, so the bytes rest */
 		at[a].charge = (at[a].charge == X_SENDING -> X_RESTING : at[a].charge);
@@ -871,6 +901,7 @@ end:
 		check_ledger() }
 
 	:: atomic { lock == 0 && query_call[a] == C_ANSWERED ->
+		printf("T2: the answer to the query of attempt %d is booked: %e\n", a + 1, query_result[a]);
 		door(a, S_QUERY, query_result[a], OWN_QUERY);
 		at[a].query = (at[a].query == X_SENDING -> X_NONE : at[a].query);
 		forget_call(query_call[a], query_result[a]);
@@ -878,6 +909,7 @@ end:
 
 	/* ---- callbacks: any number of times, or never; what they say may be old */
 	:: atomic { lock == 0 && callbacks > 0 && gateway[a] != G_NONE ->
+		printf("a callback about attempt %d\n", a + 1);
 		callbacks--;
 		if
 		:: gateway[a] != G_PENDING -> door(a, S_CALLBACK, told_by_gateway(a), OWN_NONE)
@@ -887,9 +919,10 @@ end:
 		check_ledger() }
 
 	/* ---- time: payguard stops trusting the key before the gateway forgets it (A4) */
-	:: atomic { KEY_IS_SHORT && sends[a] > 0 && !key_old[a] -> key_old[a] = 1 }
+	:: atomic { KEY_IS_SHORT && sends[a] > 0 && !key_old[a] -> printf("payguard trusts the key of attempt %d no longer\n", a + 1); key_old[a] = 1 }
 	:: atomic { key_old[a] && !key_forgotten[a] && wire[a] == 0 &&
 				charge_call[a] != C_LEASED && charge_call[a] != C_OUT ->
+		printf("GATEWAY: the key of attempt %d is forgotten\n", a + 1);
 		key_forgotten[a] = 1 }
 	od
 }
@@ -905,6 +938,7 @@ end:
 /* record_attempt(); a token of the lost timeline is not recognized */
 inline report(n, res)
 {
+	printf("application %d reports %e of attempt %d (token known: %d, lease: %d)\n", n, res, app[n].about + 1, app[n].known, app[n].lease_live);
 	if
 	:: app[n].known ->
 		x = app[n].about;
@@ -921,6 +955,7 @@ end:
 	do
 	/* call the gateway, while the lease lasts */
 	:: atomic { app[n].state == P_HOLDS && may_app_send(n) ->
+		printf("application %d sends the charge of attempt %d (its lease: %d)\n", n, app[n].about + 1, app[n].lease_live);
 		x = app[n].about;
 		send_request(x);
 		x = 0;
@@ -961,9 +996,12 @@ end:
 
 	/* it dies, and says nothing */
 	:: atomic { (app[n].state == P_HOLDS || app[n].state == P_OUT || app[n].state == P_TOLD) ->
+		printf("application %d dies\n", n);
 		app[n].state = P_GONE }
 
-	:: atomic { app[n].state != P_FREE && app[n].lease_live -> app[n].lease_live = 0 }
+	:: atomic { app[n].state != P_FREE && app[n].lease_live ->
+		printf("the lease of application %d lapses\n", n);
+		app[n].lease_live = 0 }
 	od
 }
 
@@ -995,6 +1033,7 @@ inline lose_sessions()
 
 inline go_back()
 {
+	printf("the ledger is back at order %e, attempts %e and %e\n", kept_status, kept[0].state, kept[1].state);
 	status = kept_status;
 	latest = kept_latest;
 	counted = kept_counted;
@@ -1024,6 +1063,17 @@ inline go_back()
 	i = 0
 }
 
+/*
+ * The end of an attempt of which the gateway knows nothing is lost, and the
+ * next attempt with it (README, A5).
+ */
+#ifdef BEYOND_LOST_UNSENT
+#define loses_unsent	false
+#else
+#define loses_unsent	(latest == 2 && at[0].state == A_FAILED && gateway[0] == G_NONE && \
+						 kept[0].state != A_FAILED)
+#endif
+
 proctype Faults()
 {
 end:
@@ -1031,15 +1081,18 @@ end:
 	:: atomic { crashes > 0 && (charge_call[0] != C_IDLE || charge_call[1] != C_IDLE ||
 								query_call[0] != C_IDLE || query_call[1] != C_IDLE) ->
 		crashes--;
+		printf("CRASH of the worker\n");
 		lose_worker(0);
 		lose_worker(1) }
 
 #if FAULT == FAILOVER
 	/* what the standby has when the primary is lost */
 	:: atomic { !fault_done && kept_status == O_CREATED && kept_latest == 0 && status != O_CREATED ->
+		printf("the standby has got everything up to here, and nothing after\n");
 		keep_ledger() }
-	:: atomic { !fault_done ->
+	:: atomic { !fault_done && !loses_unsent ->
 		fault_done = 1;
+		printf("CRASH of the server\n");
 		go_back();
 		lose_worker(0);
 		lose_worker(1);
@@ -1056,9 +1109,12 @@ end:
 
 #if FAULT == RESTART
 	/* the wal writer flushes when it likes */
-	:: atomic { !fault_done -> keep_ledger() }
+	:: atomic { !fault_done ->
+		printf("the server flushes what was committed\n");
+		keep_ledger() }
 	:: atomic { !fault_done ->
 		fault_done = 1;
+		printf("CRASH of the server\n");
 		go_back();
 		lose_worker(0);
 		lose_worker(1);

@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "api/argument.h"
+#include "core/crashpoint.h"
 #include "funcapi.h"
 #include "gateway/gateway.h"
 #include "ledger/ledger.h"
@@ -79,6 +80,7 @@ store_item(const Evidence *evidence, EvidenceOutcome *outcome)
 	MemoryContextSwitchTo(context);
 	if (!payguard_book_fact(evidence, outcome))
 		outcome->order_id = 0;	/* its status is not told */
+	PAYGUARD_CRASH_POINT(CRASH_CALLBACK_STORED);
 	payguard_ledger_leave(&scope);
 }
 

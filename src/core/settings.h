@@ -22,5 +22,6 @@ extern int	payguard_order_lifetime;	/* minutes; 0 = no limit */
 extern int	payguard_lease_margin;	/* ms */
 extern int	payguard_retention; /* minutes; 0 = for ever */
 extern bool payguard_log_calls;
+extern char *payguard_crash_at; /* for tests: core/crashpoint.h */
 
 #endif							/* PAYGUARD_SETTINGS_H */

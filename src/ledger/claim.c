@@ -17,10 +17,12 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "core/crashpoint.h"
 #include "executor/tuptable.h"
 #include "ledger/claim.h"
 #include "ledger/door.h"
 #include "ledger/instance.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -157,13 +159,17 @@ static bool
 lock_version(const ItemPointerData *tid)
 {
 	Oid			relid = get_relname_relid("orders", get_namespace_oid("payguard", false));
-	Relation	orders = table_open(relid, RowShareLock);
-	TupleTableSlot *slot = table_slot_create(orders, NULL);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Relation	orders;
+	TupleTableSlot *slot;
+	Snapshot	snapshot;
 	ItemPointerData target = *tid;
 	TM_FailureData failure;
 	TM_Result	result;
 
+	PreventCommandIfParallelMode("payguard.claim_order()");
+	orders = table_open(relid, RowShareLock);
+	slot = table_slot_create(orders, NULL);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	result = table_tuple_lock(orders, &target, snapshot, slot, GetCurrentCommandId(true),
 							  LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
 	UnregisterSnapshot(snapshot);
@@ -229,8 +235,10 @@ payguard_order_claim(const OrderView *view, const ClaimInput *input)
 	values[0] = Int64GetDatum(view->id);
 	values[1] = Int32GetDatum(view->attempt_no + 1);
 	values[2] = CStringGetTextDatum(input->gateway);
+	PAYGUARD_CRASH_POINT(CRASH_CLAIM_BEGUN);
 	if (payguard_plan_run(&take, values, NULL) != 1)
 		return CLAIM_LOST;
+	PAYGUARD_CRASH_POINT(CRASH_CLAIM_MOVED);
 	if (!insert_attempt(view, input))
 		return CLAIM_KEY_TAKEN;
 

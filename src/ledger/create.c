@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "core/crashpoint.h"
 #include "ledger/claim.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
@@ -140,6 +141,7 @@ payguard_order_create(const CreateInput *input)
 		}
 		return NULL;
 	}
+	PAYGUARD_CRASH_POINT(CRASH_ORDER_CREATED);
 	order = read_order();
 	if (payguard_match_parked(order->id, order->reference, input->retry_suffix))
 		order = payguard_order_find(order->reference);

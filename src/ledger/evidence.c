@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
+#include "core/crashpoint.h"
 #include "ledger/refund.h"
 #include "utils/elog.h"
 
@@ -50,6 +52,7 @@ judge(const Evidence *evidence, const GatewayTraits *traits, int64 order_id,
 				if (!facts->payment.is_known &&
 					!payguard_payment_book(facts, evidence, decision.payment))
 					continue;
+				PAYGUARD_CRASH_POINT(CRASH_DOOR_PAYMENT_BOOKED);
 				break;
 			default:
 				break;
@@ -135,6 +138,7 @@ move_rows(DoorFacts *facts, const Evidence *evidence, const Decision *decision,
 	if (decision->keep_wish)
 		payguard_order_keep_wish(facts);
 
+	PAYGUARD_CRASH_POINT(CRASH_DOOR_EVENTS_NEXT);
 	payguard_events_write(facts, evidence, status, decision->events, evidence_id);
 	if (decision->payment == PAYMENT_COUNT_AND_REVERSE)
 		payguard_entitlement_follow(facts, evidence, ORDER_PAID, evidence_id);
@@ -176,6 +180,8 @@ apply_to_order(const Evidence *evidence, int64 existing, const GatewayTraits *tr
 	}
 	if (existing != 0 && decision.verdict != VERDICT_PARKED)
 		payguard_evidence_settle(existing, &facts, decision.verdict, decision.note);
+
+	PAYGUARD_CRASH_POINT(CRASH_DOOR_EVIDENCE_STORED);
 
 	outcome->verdict = decision.verdict;
 	outcome->evidence_id = evidence_id;
@@ -220,6 +226,21 @@ payguard_store_unmatched(const Evidence *evidence, EvidenceOutcome *outcome)
 }
 
 /*
+ * The order's status after parked facts have been judged.
+ */
+static OrderStatus
+read_status(int64 order_id)
+{
+	static LedgerPlan read = {
+		"SELECT status::text FROM payguard.orders WHERE id = $1", 1, {INT8OID}, NULL
+	};
+	Datum		values[1] = {Int64GetDatum(order_id)};
+
+	(void) payguard_plan_run(&read, values, NULL);
+	return payguard_order_status_of(payguard_row_text(0, 0));
+}
+
+/*
  * The one door.  See ledger.h.
  */
 void
@@ -261,8 +282,9 @@ payguard_apply_evidence(const Evidence *evidence, EvidenceOutcome *outcome)
 			return;
 		existing = outcome->evidence_id;
 	}
-	if (apply_to_order(evidence, existing, &traits, order_id, attempt_no, outcome))
-		(void) payguard_retry_parked(order_id, 0);
+	if (apply_to_order(evidence, existing, &traits, order_id, attempt_no, outcome) &&
+		payguard_retry_parked(order_id, 0) > 0)
+		outcome->status = read_status(order_id);
 }
 
 /*
@@ -327,6 +349,7 @@ retry_one(const ParkedFact *fact, int64 order_id, int32 attempt_no, bool *moved)
 	retrial.attempt_no = attempt_no;
 	if (payguard_ledger_try(judge_again, &retrial, "judge a parked fact") != 0)
 		return false;
+	PAYGUARD_CRASH_POINT(CRASH_PARKED_RETRIED);
 	*moved = *moved || retrial.moved;
 	return retrial.outcome.verdict != VERDICT_PARKED;
 }

@@ -57,6 +57,26 @@ static LedgerPlan upsert_adopted = {
 	.argtypes = {INT8OID, TEXTOID, INT4OID, TEXTOID}
 };
 
+/*
+ * A subscriber's sequences stay where they were, and so do those of a restore
+ * of rows alone.
+ */
+static LedgerPlan raise_sequences = {
+	.sql = "SELECT setval(s.name, s.top) FROM (VALUES"
+	" ('payguard.orders_id_seq'::regclass, (SELECT max(id) FROM payguard.orders),"
+	"  (SELECT last_value FROM payguard.orders_id_seq)),"
+	" ('payguard.refunds_id_seq', (SELECT max(id) FROM payguard.refunds),"
+	"  (SELECT last_value FROM payguard.refunds_id_seq)),"
+	" ('payguard.evidence_id_seq', (SELECT max(id) FROM payguard.evidence),"
+	"  (SELECT last_value FROM payguard.evidence_id_seq)),"
+	" ('payguard.outbox_id_seq', (SELECT max(id) FROM payguard.outbox),"
+	"  (SELECT last_value FROM payguard.outbox_id_seq)),"
+	" ('payguard.events_seq_seq', (SELECT max(seq) FROM payguard.events),"
+	"  (SELECT last_value FROM payguard.events_seq_seq))) AS s (name, top, last)"
+	" WHERE s.top >= s.last",
+	.nargs = 0
+};
+
 static LedgerPlan read_switch = {
 	.sql = "SELECT timeline, switched_at FROM payguard.instances WHERE origin = $1",
 	.nargs = 1,
@@ -208,6 +228,7 @@ payguard_instance_adopt_first(void)
 
 /*
  * Let this copy pay from now on.  Adopting again renews timeline and reason.
+ * What a copy may lack is put right first.
  */
 int64
 payguard_instance_adopt(const char *reason)
@@ -219,6 +240,7 @@ payguard_instance_adopt(const char *reason)
 	values[1] = CStringGetTextDatum(payguard_instance ? payguard_instance : "");
 	values[2] = Int32GetDatum((int32) GetWALInsertionTimeLine());
 	values[3] = CStringGetTextDatum(reason);
+	(void) payguard_plan_run(&raise_sequences, NULL, NULL);
 	(void) payguard_plan_run(&upsert_adopted, values, NULL);
 	remember_adopted(origin);
 	return payguard_outbox_restamp(origin);

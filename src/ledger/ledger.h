@@ -36,8 +36,14 @@ typedef struct LedgerScope
 extern void payguard_ledger_enter(LedgerScope *scope);
 extern void payguard_ledger_leave(const LedgerScope *scope);
 
+/* Within a scope: plan by indexes (as scopes begin), or as the planner likes. */
+extern void payguard_ledger_plan_by_index(bool by_index);
+
 /* Is the extension there in this database?  Needs a transaction, no SPI. */
 extern bool payguard_ledger_exists(void);
+
+/* CommitTransactionCommand() with the rights of the tables' owner. */
+extern void payguard_ledger_commit(void);
 
 /*
  * A statement that is planned once in a backend and kept.  Fixed text, names

@@ -81,6 +81,21 @@ payguard_ledger_enter(LedgerScope *scope)
 	(void) set_config_option("search_path", LEDGER_SEARCH_PATH,
 							 PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	payguard_ledger_plan_by_index(true);
+}
+
+/*
+ * Plan by indexes, whatever the statistics say: the ledger's statements look
+ * up single rows, and a plan that was made while a table was small would scan
+ * it for ever after.  Statements over whole tables switch this off for the
+ * rest of their scope.
+ */
+void
+payguard_ledger_plan_by_index(bool by_index)
+{
+	(void) set_config_option("enable_seqscan", by_index ? "off" : "on",
+							 PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
@@ -94,6 +109,25 @@ payguard_ledger_leave(const LedgerScope *scope)
 	SetUserIdAndSecContext(scope->save_userid, scope->save_sec_context);
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
+}
+
+/*
+ * Commit the transaction as the tables' owner, for the worker, which is a
+ * superuser: deferred triggers run in the commit, and whoever owns the tables
+ * may have hung some on them.
+ */
+void
+payguard_ledger_commit(void)
+{
+	Oid			save_userid;
+	int			save_sec_context;
+
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	if (payguard_ledger_exists())
+		SetUserIdAndSecContext(orders_owner(),
+							   save_sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	CommitTransactionCommand();
+	SetUserIdAndSecContext(save_userid, save_sec_context);
 }
 
 /*
@@ -112,13 +146,15 @@ payguard_ledger_exists(void)
 }
 
 /*
- * Plan the statement when this backend meets it first.
+ * Prepare the statement when this backend meets it first.  Its plan does not
+ * depend on the parameters' values.
  */
 static void
 prepare_plan(LedgerPlan *plan)
 {
 	MemoryContext context = CurrentMemoryContext;
-	SPIPlanPtr	prepared = SPI_prepare(plan->sql, plan->nargs, plan->argtypes);
+	SPIPlanPtr	prepared = SPI_prepare_cursor(plan->sql, plan->nargs, plan->argtypes,
+											  CURSOR_OPT_GENERIC_PLAN);
 
 	if (prepared == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
@@ -162,6 +198,9 @@ payguard_plan_read_latest(LedgerPlan *plan, Datum *values, const char *nulls)
 		prepare_plan(plan);
 	if (!IsolationUsesXactSnapshot())
 		return payguard_plan_run(plan, values, nulls);
+
+	/* only what goes on to write looks so closely; a parallel worker cannot */
+	PreventCommandIfParallelMode("functions of payguard that write");
 
 	/* what this transaction wrote itself must be visible, too */
 	CommandCounterIncrement();

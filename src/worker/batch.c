@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "core/crashpoint.h"
 #include "core/settings.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -58,7 +59,7 @@ void
 payguard_batch_commit(void)
 {
 	PopActiveSnapshot();
-	CommitTransactionCommand();
+	payguard_ledger_commit();
 	/* autovacuum learns of a worker's changes by nothing else */
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
@@ -163,6 +164,8 @@ run_transaction(Batch *batch)
 		payguard_batch_take(batch);
 	batch->stage = STAGE_COMMIT;
 	payguard_ledger_leave(&scope);
+	if (batch->booked != NIL)
+		PAYGUARD_CRASH_POINT(CRASH_BOOKED_NOT_COMMITTED);
 	if (batch->must_repeat)
 	{
 		AbortCurrentTransaction();
@@ -171,6 +174,8 @@ run_transaction(Batch *batch)
 	else
 		/* after this the leases are on disk and the outcomes are booked */
 		payguard_batch_commit();
+	if (batch->booked != NIL)
+		PAYGUARD_CRASH_POINT(CRASH_BOOKED_COMMITTED);
 	MemoryContextSwitchTo(batch->worker->batch_context);
 }
 
@@ -229,9 +234,12 @@ begin_calls(Worker *worker, List *items)
 
 	foreach(lc, items)
 	{
-		Call	   *call = payguard_call_begin(lfirst(lc), worker->http, worker->context);
-		MemoryContext old_context = MemoryContextSwitchTo(worker->context);
+		Call	   *call;
+		MemoryContext old_context;
 
+		PAYGUARD_CRASH_POINT(CRASH_SEND_COMMITTED);
+		call = payguard_call_begin(lfirst(lc), worker->http, worker->context);
+		old_context = MemoryContextSwitchTo(worker->context);
 		worker->calls = lappend(worker->calls, call);
 		MemoryContextSwitchTo(old_context);
 	}

@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "core/crashpoint.h"
 #include "core/settings.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -191,6 +192,7 @@ send_request(Call *call, HttpCalls *http)
 		request = payguard_request_render(gateway, &call->facts);
 	payguard_http_start(http, gateway, payguard_request_seal(gateway, request),
 						payguard_request_auth(gateway, request), call);
+	PAYGUARD_CRASH_POINT(CRASH_SEND_HANDED_OVER);
 }
 
 /*
@@ -243,6 +245,7 @@ payguard_call_end(Call *call, HttpCalls *http, HttpCall *ended)
 
 	payguard_lane_end(call->lane, reply.complete);
 	read_reply(call, &reply);
+	PAYGUARD_CRASH_POINT(CRASH_ANSWER_READ);
 }
 
 /*

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/crashpoint.h"
 #include "storage/fd.h"
 #include "worker/worker.h"
 
@@ -137,6 +138,7 @@ keep_header(char *data, size_t size, size_t count, void *argument)
 	Transfer   *transfer = argument;
 	size_t		length = size * count;
 
+	PAYGUARD_CRASH_POINT(CRASH_ANSWER_BEGUN);
 	if (length >= 5 && memcmp(data, "HTTP/", 5) == 0)
 		transfer->header_length = 0;
 	if (length > HEADER_LIMIT - transfer->header_length)

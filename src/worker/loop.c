@@ -98,6 +98,7 @@ force_settings(void)
 		{"idle_in_transaction_session_timeout", "0"},
 		{"max_parallel_workers_per_gather", "0"},
 		{"jit", "off"},
+		{"enable_seqscan", "off"},
 		{"DateStyle", "ISO, YMD"},
 		{"IntervalStyle", "postgres"},
 		{"bytea_output", "hex"},
