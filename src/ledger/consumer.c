@@ -226,33 +226,36 @@ take_chunk(const Consumer *consumer, EventScan *scan, const int64 *seqs, int cou
 }
 
 /*
- * Look at events from the floor upward until there are enough or no more.
- * What is behind the last event looked at is known to be empty in the latter
- * case, so that the floor may rise to the mark.
+ * Look at events from the floor upward until there are enough or no more.  In
+ * the latter case the floor may rise to the mark, behind the last event.
  */
 static void
 scan_events(const Consumer *consumer, EventScan *scan)
 {
 	int64		seqs[CHUNK_SIZE];
-	int			count = CHUNK_SIZE;
+	int			count = 0;
+	int			looked_at = 0;
 
 	scan->position = consumer->floor;
 	scan->floor = consumer->floor;
 	scan->is_gapless = true;
-	while (count == CHUNK_SIZE && scan->count < scan->max)
+	while (scan->count < scan->max)
 	{
-		int			looked_at;
-
 		CHECK_FOR_INTERRUPTS();
-		count = read_chunk(scan->position, seqs);
+		/* a chunk was left early where some turned out to be delivered */
+		if (looked_at == count)
+		{
+			count = read_chunk(scan->position, seqs);
+			looked_at = 0;
+		}
 		if (count == 0)
 			break;
-		looked_at = take_chunk(consumer, scan, seqs, count);
-		if (looked_at < count)
-			return;
-		scan->position = seqs[count - 1];
+		looked_at += take_chunk(consumer, scan, seqs + looked_at, count - looked_at);
+		scan->position = seqs[looked_at - 1];
+		if (looked_at == count && count < CHUNK_SIZE)
+			break;
 	}
-	if (count < CHUNK_SIZE && scan->is_gapless)
+	if (looked_at == count && count < CHUNK_SIZE && scan->is_gapless)
 		scan->floor = consumer->mark;
 }
 
