@@ -109,12 +109,24 @@ payguard_delivery_hindrance(const Gateway *gateway)
 	return NULL;
 }
 
+static void
+refuse_frozen(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("frozen request is damaged"),
+			 errhint("Do not change the table payguard.outbox by hand.")));
+}
+
 /* The request of an item.  The address is the endpoint's own, as it stands. */
 CallRequest *
 payguard_delivery_thaw(const bytea *frozen)
 {
-	CallRequest *request = payguard_request_thaw(frozen);
+	CallRequest *request;
 
+	if (frozen == NULL)
+		refuse_frozen();
+	request = payguard_request_thaw(frozen);
 	request->path = "";
 	return request;
 }
@@ -132,10 +144,7 @@ payguard_delivery_id(const CallRequest *request)
 		if (strncmp(header, ID_HEADER, strlen(ID_HEADER)) == 0)
 			return header + strlen(ID_HEADER);
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("frozen request is damaged"),
-			 errhint("Do not change the table payguard.outbox by hand.")));
+	refuse_frozen();
 	return NULL;				/* keep the compiler quiet */
 }
 

@@ -135,6 +135,11 @@ payguard_deliver_answer(const OutboxItem *item, bool is_accepted)
 	}
 	payguard_traits_hook(item->gateway, &traits);
 	delay = payguard_query_delay(&traits, item->tries - 1, &exhausted);
+	if (exhausted)
+		ereport(LOG,
+				(errmsg("endpoint \"%s\" has not accepted event %s in %d tries",
+						item->gateway, item->gateway_reference, item->tries),
+				 errhint("Mend the endpoint, then call payguard.resume_gateway().")));
 	payguard_outbox_put_off(item, exhausted ? DT_NOEND : GetCurrentTimestamp() + delay);
 }
 
