@@ -158,7 +158,7 @@ append_signature(StringInfo out, const char *secret, const char *id, const char 
 		{request->body, request->body_length}
 	};
 	unsigned char code[SIGNATURE_MAX_SIZE];
-	char		text[2 * SIGNATURE_MAX_SIZE + 8];
+	char		encoded[2 * SIGNATURE_MAX_SIZE + 8];
 	unsigned char *key;
 	int			key_length = read_key(secret, &key);
 	size_t		length = 0;
@@ -174,8 +174,8 @@ append_signature(StringInfo out, const char *secret, const char *id, const char 
 				(errcode(ERRCODE_PAYGUARD_GATEWAY),
 				 errmsg("event cannot be signed"),
 				 errhint("Set the option webhook_secret to \"whsec_\" and base64.")));
-	payguard_base64_encode(code, length, text);
-	appendStringInfo(out, " v1,%s", text);
+	payguard_base64_encode(code, length, encoded);
+	appendStringInfo(out, " v1,%s", encoded);
 }
 
 /* Headers with time and signatures. */
