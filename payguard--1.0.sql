@@ -269,6 +269,7 @@ CREATE TABLE payguard.outbox (
 	request bytea
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 CREATE INDEX outbox_due ON payguard.outbox (next_run_at);
+CREATE INDEX outbox_deliver ON payguard.outbox (gateway) WHERE op = 'deliver';
 CREATE UNIQUE INDEX outbox_one ON payguard.outbox (order_id, attempt_no, op, refund_id, day, gateway)
 	NULLS NOT DISTINCT WHERE op <> 'deliver';
 
@@ -284,6 +285,26 @@ CREATE TABLE payguard.events (
 	payload jsonb NOT NULL,
 	CONSTRAINT events_once UNIQUE (aggregateid, type, cause)
 );
+
+/* event_deliveries: which consumer has had which event (its seq).  A row below the consumer's floor says nothing new. */
+CREATE TABLE payguard.event_deliveries (
+	consumer text COLLATE "C" NOT NULL,
+	event bigint NOT NULL,
+	delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (consumer, event)
+);
+
+/*
+ * event_consumers: up to floor a consumer has had every event, and none can
+ * come any more.  The floor may rise to mark when all transactions below
+ * mark_xid have ended.
+ */
+CREATE TABLE payguard.event_consumers (
+	consumer text COLLATE "C" PRIMARY KEY,
+	floor bigint NOT NULL,
+	mark bigint NOT NULL,
+	mark_xid xid8 NOT NULL
+) WITH (fillfactor = 30);
 
 /* instances: the copies of this ledger that were allowed to pay. */
 CREATE TABLE payguard.instances (
@@ -325,6 +346,8 @@ COMMENT ON TABLE payguard.entitlements IS 'what paid orders gave their customers
 COMMENT ON TABLE payguard.evidence IS 'every fact about money that was learned, with the verdict on it';
 COMMENT ON TABLE payguard.outbox IS 'gateway calls to make';
 COMMENT ON TABLE payguard.events IS 'business events, written with the change of state that they tell of';
+COMMENT ON TABLE payguard.event_deliveries IS 'which consumer has had which event';
+COMMENT ON TABLE payguard.event_consumers IS 'up to where a consumer has had every event';
 COMMENT ON TABLE payguard.once_keys IS 'idempotency keys of the application''s other writes';
 COMMENT ON TABLE payguard.gateway_pauses IS 'gateways that are not called until they are resumed';
 COMMENT ON TABLE payguard.instances IS 'copies of this ledger that were allowed to pay';
@@ -355,7 +378,8 @@ BEGIN
 		EXECUTE format('ALTER TABLE payguard.%I ENABLE ALWAYS TRIGGER zz_payguard_guard', t);
 	END LOOP;
 	FOREACH t IN ARRAY ARRAY['orders', 'attempts', 'payments', 'refunds', 'evidence', 'events',
-							 'reviews', 'provider_ids', 'order_slots', 'entitlements', 'outbox', 'instances', 'once_keys']
+							 'reviews', 'provider_ids', 'order_slots', 'entitlements', 'outbox', 'instances', 'once_keys',
+							 'event_deliveries', 'event_consumers']
 	LOOP
 		EXECUTE format('CREATE TRIGGER zz_payguard_guard_truncate BEFORE TRUNCATE ON payguard.%I
 						FOR EACH STATEMENT EXECUTE FUNCTION payguard.guard_truncate()', t);
@@ -393,6 +417,9 @@ CREATE TYPE payguard.close_order_result AS (verdict text, status text);
 CREATE TYPE payguard.close_attempt_result AS (verdict text, status text, attempt_no integer);
 CREATE TYPE payguard.resolve_result AS (verdict text, status text, evidence_id bigint);
 CREATE TYPE payguard.begin_once_result AS (first boolean, state text, response jsonb);
+CREATE TYPE payguard.next_events_result AS
+	(id uuid, seq bigint, type text, aggregatetype text, aggregateid text, payload jsonb,
+	 created_at timestamptz, cause bigint);
 CREATE TYPE payguard.why_result AS (at timestamptz, what text, detail text);
 CREATE TYPE payguard.check_result AS (rule text, object text, detail text);
 
@@ -518,6 +545,11 @@ CREATE FUNCTION payguard.finish_once(scope text, key text, response jsonb)
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_finish_once';
 COMMENT ON FUNCTION payguard.finish_once IS 'keep the answer under an idempotency key';
 
+CREATE FUNCTION payguard.next_events(consumer text, max integer DEFAULT 100)
+	RETURNS SETOF payguard.next_events_result
+	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_next_events';
+COMMENT ON FUNCTION payguard.next_events IS 'events that this consumer has not had; its own when its transaction commits';
+
 CREATE FUNCTION payguard.enforce_transitions() RETURNS trigger
 	LANGUAGE c AS 'MODULE_PATHNAME', 'payguard_enforce_transitions';
 COMMENT ON FUNCTION payguard.enforce_transitions IS 'trigger for your own tables: (column, ''from>to'', ...) lists the allowed changes';
@@ -562,6 +594,8 @@ SELECT pg_extension_config_dump('payguard.outbox', '');
 SELECT pg_extension_config_dump('payguard.outbox_id_seq', '');
 SELECT pg_extension_config_dump('payguard.events', '');
 SELECT pg_extension_config_dump('payguard.events_seq_seq', '');
+SELECT pg_extension_config_dump('payguard.event_deliveries', '');
+SELECT pg_extension_config_dump('payguard.event_consumers', '');
 SELECT pg_extension_config_dump('payguard.instances', '');
 SELECT pg_extension_config_dump('payguard.once_keys', '');
 SELECT pg_extension_config_dump('payguard.gateway_pauses', '');

@@ -39,9 +39,15 @@ const CheckRule payguard_house_rules[] = {
 	{
 		"call_overdue",
 		"a call has been due for more than 5 minutes, and nobody makes it: is a worker at work, payguard.dispatch on, and the gateway configured with base_url and api_key?",
-		"SELECT format('order %s', o.reference), format('%s at gateway \"%s\", due since %s', x.op, x.gateway, x.next_run_at)"
-		" FROM payguard.outbox x JOIN payguard.orders o ON o.id = x.order_id"
+		"SELECT coalesce('order ' || o.reference, 'outbox item ' || x.id), format('%s at gateway \"%s\", due since %s', x.op, x.gateway, x.next_run_at)"
+		" FROM payguard.outbox x LEFT JOIN payguard.orders o ON o.id = x.order_id"
 		" WHERE x.state = 'ready' AND x.origin = $1 AND x.next_run_at < clock_timestamp() - interval '5 minutes'"
+	},
+	{
+		"event_undelivered",
+		"the endpoint has not accepted these events in all tries: mend it, then payguard.resume_gateway(name)",
+		"SELECT format('endpoint %s', x.gateway), count(*) || ' events' FROM payguard.outbox x"
+		" WHERE x.op = 'deliver' AND x.next_run_at = 'infinity' GROUP BY x.gateway"
 	},
 	{
 		"not_preloaded",
@@ -68,7 +74,8 @@ const CheckRule payguard_house_rules[] = {
 		"  'attempts', 'payments', 'refunds', 'evidence', 'events']) AS relation"
 		" UNION ALL SELECT relation, 'zz_payguard_guard_truncate' FROM unnest(ARRAY['orders',"
 		"  'attempts', 'payments', 'refunds', 'evidence', 'events', 'reviews', 'provider_ids',"
-		"  'order_slots', 'entitlements', 'outbox', 'instances']) AS relation) AS g"
+		"  'order_slots', 'entitlements', 'outbox', 'instances',"
+		"  'event_deliveries', 'event_consumers']) AS relation) AS g"
 		" WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = to_regclass('payguard.' || g.relation)"
 		"  AND t.tgname = g.trigger AND t.tgenabled = 'A')"
 	},
@@ -90,6 +97,7 @@ const CheckRule payguard_house_rules[] = {
 		"  ('reviews', 'reviews_pkey'), ('provider_ids', 'provider_ids_pkey'),"
 		"  ('order_slots', 'order_slots_pkey'), ('entitlements', 'entitlements_pkey'),"
 		"  ('outbox', 'outbox_pkey'), ('events', 'events_pkey'), ('events', 'events_once'),"
+		"  ('event_deliveries', 'event_deliveries_pkey'), ('event_consumers', 'event_consumers_pkey'),"
 		"  ('instances', 'instances_pkey')) AS w (relation, name)"
 		" WHERE NOT EXISTS (SELECT FROM pg_constraint k"
 		"  WHERE k.conrelid = to_regclass('payguard.' || w.relation)"
@@ -101,7 +109,7 @@ const CheckRule payguard_house_rules[] = {
 		"SELECT format('index %s', w.name), NULL"
 		" FROM (VALUES ('payments_counted', true), ('evidence_inbox', true), ('outbox_one', true),"
 		"  ('orders_expires_at', false), ('payments_order', false), ('evidence_order', false),"
-		"  ('evidence_parked', false), ('outbox_due', false)) AS w (name, is_unique)"
+		"  ('evidence_parked', false), ('outbox_due', false), ('outbox_deliver', false)) AS w (name, is_unique)"
 		" WHERE NOT EXISTS (SELECT FROM pg_index i"
 		"  WHERE i.indexrelid = to_regclass('payguard.' || w.name)"
 		"  AND i.indisvalid AND i.indisready AND i.indisunique = w.is_unique)"
@@ -127,7 +135,7 @@ const CheckRule payguard_house_rules[] = {
 		"gateway_missing",
 		"calls are planned for a gateway that is not configured: create its server again",
 		"SELECT format('gateway %s', x.gateway), count(*) || ' calls' FROM payguard.outbox x"
-		" WHERE x.op <> 'deliver' AND NOT EXISTS (SELECT FROM pg_foreign_server s"
+		" WHERE NOT EXISTS (SELECT FROM pg_foreign_server s"
 		"  JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw"
 		"  WHERE w.fdwname = 'payguard' AND s.srvname = x.gateway)"
 		" GROUP BY x.gateway"

@@ -44,7 +44,7 @@ typedef struct AccessKind
 static const AccessKind access_kinds[] = {
 	{"application",
 		"create_order claim_order record_attempt renew_claim order_status request_refund close_order close_attempt"
-	" begin_once finish_once enforce_transitions",
+	" next_events begin_once finish_once enforce_transitions",
 	""},
 	{"callback",
 		"apply_callback verify_callback",
@@ -53,7 +53,7 @@ static const AccessKind access_kinds[] = {
 		"why check order_status verify_callback adopt adapter request_refund close_order close_attempt"
 	" resolve_order resolve_refund resolve_evidence pause_gateway resume_gateway",
 		"orders attempts payments refunds reviews provider_ids order_slots entitlements"
-	" evidence outbox events instances once_keys gateway_pauses"},
+	" evidence outbox events instances event_deliveries event_consumers once_keys gateway_pauses"},
 	{"monitor",
 		"check order_status",
 	""},

@@ -175,6 +175,31 @@ typedef struct HttpReply
 extern Evidence *payguard_answer_read(const Gateway *gateway, const CallFacts *asked,
 									  const HttpReply *reply);
 
+/* --- delivery.c: events to endpoints ----------------------------------------- */
+
+/* A gateway of this adapter is an endpoint: it takes events and no payments. */
+#define ENDPOINT_ADAPTER	"events"
+/* Its max_in_flight where the option is not set. */
+#define ENDPOINT_MAX_IN_FLIGHT	16
+
+extern bool payguard_gateway_is_endpoint(const Gateway *gateway);
+
+/* Names of all endpoints (List of char *), from the catalogs. */
+extern List *payguard_endpoint_names(void);
+
+/* Why nothing can be delivered there; NULL when it can. */
+extern const char *payguard_delivery_hindrance(const Gateway *gateway);
+
+/* The request of an outbox item, and the event's id in it. */
+extern CallRequest *payguard_delivery_thaw(const bytea *frozen);
+extern const char *payguard_delivery_id(const CallRequest *request);
+
+/* Headers with time and signature, by Standard Webhooks. */
+extern List *payguard_delivery_sign(const Gateway *gateway, const CallRequest *request, int64 now);
+
+/* What became of it: succeeded (2xx), not_sent, or unknown. */
+extern Evidence *payguard_delivery_read(const HttpReply *reply);
+
 /* --- webhook.c: no transaction needed -------------------------------------- */
 
 typedef enum WebhookOutcome

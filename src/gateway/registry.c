@@ -234,7 +234,9 @@ build_gateway(const ForeignServer *server, const Adapter *adapter, SecretFile *f
 	gateway->connect_timeout = Min(payguard_option_duration(options, "connect_timeout",
 															DEFAULT_CONNECT_TIMEOUT),
 								   gateway->total_timeout);
-	gateway->max_in_flight = payguard_option_integer(options, "max_in_flight", 0);
+	gateway->max_in_flight = payguard_option_integer(options, "max_in_flight",
+													 payguard_gateway_is_endpoint(gateway) ?
+													 ENDPOINT_MAX_IN_FLIGHT : 0);
 	gateway->rate_limit = payguard_option_integer(options, "rate_limit", 0);
 	gateway->webhook_url = copy_option(options, "webhook_url", NULL);
 	gateway->proxy = copy_option(options, "proxy", "");
@@ -334,6 +336,11 @@ payguard_gateway_get(const char *name, bool check_usage, bool missing_ok)
 			return NULL;
 		entry = hash_search(cache, name, HASH_FIND, NULL);
 	}
+	if (check_usage && payguard_gateway_is_endpoint(entry->gateway))
+		ereport(ERROR,
+				(errcode(ERRCODE_PAYGUARD_GATEWAY),
+				 errmsg("gateway \"%s\" is an endpoint for events", name),
+				 errhint("Use a gateway that takes payments.")));
 	if (check_usage)
 	{
 		AclResult	result = payguard_server_aclcheck(entry->gateway->serverid, GetUserId());

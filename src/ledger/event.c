@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "ledger/door.h"
 #include "utils/builtins.h"
@@ -82,6 +83,8 @@ payguard_event_write(const DoorFacts *facts, const Evidence *evidence, OrderStat
 	};
 	Datum		values[4];
 
+	/* an id before the seq is drawn: consumer.c relies on that order */
+	(void) GetTopTransactionId();
 	values[0] = CStringGetTextDatum(facts->reference);
 	values[1] = CStringGetTextDatum(type);
 	values[2] = CStringGetTextDatum(make_payload(facts, evidence, status));

@@ -40,16 +40,17 @@ typedef struct Candidate
 
 /*
  * Step 1: find due rows without locking anything.  Returns their order ids
- * and ids; notes whether more were there.
+ * and ids; notes whether more were there, and how many are deliveries, which
+ * have no order.
  */
 static int
-find_due(OutboxTake *take, TimestampTz now, Datum **ids, List **order_ids)
+find_due(OutboxTake *take, TimestampTz now, Datum **ids, List **order_ids, int *ndeliveries)
 {
 	static LedgerPlan scan = {
-		"SELECT id, order_id, next_run_at FROM payguard.outbox x"
+		"SELECT id, order_id, next_run_at, op = 'deliver' FROM payguard.outbox x"
 		" WHERE next_run_at <= $1 AND next_run_at >= $2 AND origin = $3"
 		" AND (state = 'ready' OR lease_until < $1)"
-		" AND op IN ('charge', 'query', 'close', 'refund', 'refund_query')"
+		" AND op IN ('charge', 'query', 'close', 'refund', 'refund_query', 'deliver')"
 		" AND NOT gateway = ANY ($4) AND NOT id = ANY ($5)"
 		" AND NOT EXISTS (SELECT FROM payguard.gateway_pauses p WHERE p.gateway = x.gateway)"
 		" ORDER BY next_run_at LIMIT $6",
@@ -82,14 +83,21 @@ find_due(OutboxTake *take, TimestampTz now, Datum **ids, List **order_ids)
 		rows = take->limit;
 	*ids = palloc(sizeof(Datum) * Max(rows, 1));
 	*order_ids = NIL;
+	*ndeliveries = 0;
 	for (uint64 i = 0; i < rows; i++)
 	{
-		int64	   *order_id = palloc(sizeof(int64));
 		bool		isnull;
 
 		(*ids)[i] = Int64GetDatum(payguard_row_int64(i, 0));
-		*order_id = payguard_row_int64(i, 1);
-		*order_ids = lappend(*order_ids, order_id);
+		if (payguard_row_bool(i, 3))
+			(*ndeliveries)++;
+		else
+		{
+			int64	   *order_id = palloc(sizeof(int64));
+
+			*order_id = payguard_row_int64(i, 1);
+			*order_ids = lappend(*order_ids, order_id);
+		}
 		if (take->more)
 			take->low_water = payguard_row_time(i, 2, &isnull);
 	}
@@ -340,8 +348,8 @@ may_ask(const Candidate *candidate, TimestampTz now)
 /*
  * Lease one item: epoch, tries and lease go up in the row and in the struct.
  */
-static void
-lease_item(OutboxTake *take, OutboxItem *item, TimestampTz now)
+void
+payguard_outbox_lease(OutboxTake *take, OutboxItem *item, TimestampTz now)
 {
 	static LedgerPlan update = {
 		"UPDATE payguard.outbox SET state = 'sending', epoch = epoch + 1, tries = tries + 1,"
@@ -388,11 +396,12 @@ payguard_outbox_take(OutboxTake *take)
 	ListCell   *lc;
 	TimestampTz switched_at;
 	int			nids;
+	int			ndeliveries;
 
 	take->items = NIL;
 	take->next_due = DT_NOEND;
-	nids = find_due(take, now, &ids, &order_ids);
-	if (nids > 0)
+	nids = find_due(take, now, &ids, &order_ids, &ndeliveries);
+	if (order_ids != NIL)
 	{
 		if (!payguard_instance_switched(&switched_at))
 			switched_at = DT_NOBEGIN;
@@ -414,12 +423,14 @@ payguard_outbox_take(OutboxTake *take)
 			}
 			else if (item->op == OUTBOX_REFUND)
 				sends_money = true;
-			lease_item(take, item, now);
+			payguard_outbox_lease(take, item, now);
 			take->items = lappend(take->items, item);
 		}
 		if (list_length(locked) < list_length(order_ids))
 			take->low_water = take->since;	/* skipped ones are still due */
 	}
+	if (ndeliveries > 0)
+		payguard_deliver_lease(take, ids, nids, now);
 	if (!take->more)
 		take->next_due = find_next_due(now);
 	if (sends_money)

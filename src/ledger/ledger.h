@@ -172,6 +172,10 @@ extern List *payguard_outbox_lock_orders(List *order_ids);
  * with the SQLSTATE and a review, and the item is put off. */
 extern void payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate);
 
+/* deliver.c: plan the delivery of events that this endpoint has not had, up to
+ * `limit` due ones; true when there may be more. */
+extern bool payguard_deliver_plan(const char *endpoint, int limit);
+
 /* A call to plan: one row for each (op, attempt). */
 typedef struct OutboxPlan
 {

@@ -48,8 +48,8 @@ payguard_outbox_op_of(const char *word)
 /*
  * Tell the worker, when this transaction commits, that something is due.
  */
-static void
-wake(TimestampTz due)
+void
+payguard_outbox_wake(TimestampTz due)
 {
 	if (payguard_outbox_wake_hook != NULL && !TIMESTAMP_IS_NOEND(due))
 		payguard_outbox_wake_hook(due);
@@ -93,7 +93,7 @@ payguard_outbox_plan(const OutboxPlan *plan)
 	values[8] = Int64GetDatum(plan->own_id);
 	values[9] = Int32GetDatum(plan->own_epoch);
 	payguard_plan_run(&upsert, values, nulls);
-	wake(plan->next_run_at);
+	payguard_outbox_wake(plan->next_run_at);
 }
 
 /*
@@ -123,7 +123,7 @@ payguard_outbox_resend(const OutboxPlan *plan)
 	values[3] = Int64GetDatum(plan->own_id);
 	values[4] = Int32GetDatum(plan->own_epoch);
 	payguard_plan_run(is_refund ? &refund : &charge, values, NULL);
-	wake(plan->next_run_at);
+	payguard_outbox_wake(plan->next_run_at);
 }
 
 /*
@@ -220,7 +220,7 @@ payguard_outbox_restamp(int64 origin)
 
 	count += payguard_plan_run(&release, NULL, NULL);
 	if (count > 0)
-		wake(GetCurrentTimestamp());
+		payguard_outbox_wake(GetCurrentTimestamp());
 	return (int64) count;
 }
 
@@ -315,8 +315,8 @@ finish_item(const OutboxItem *item)
 /*
  * Put an item off whose call told nothing, or whose booking failed.
  */
-static void
-put_off_item(const OutboxItem *item, TimestampTz next_run_at)
+void
+payguard_outbox_put_off(const OutboxItem *item, TimestampTz next_run_at)
 {
 	static LedgerPlan update = {
 		"UPDATE payguard.outbox SET state = 'ready', lease_until = NULL, next_run_at = $3"
@@ -327,7 +327,7 @@ put_off_item(const OutboxItem *item, TimestampTz next_run_at)
 	TimestampTzGetDatum(next_run_at)};
 
 	payguard_plan_run(&update, values, NULL);
-	wake(next_run_at);
+	payguard_outbox_wake(next_run_at);
 }
 
 /*
@@ -338,6 +338,11 @@ payguard_outbox_answer(const OutboxItem *item, Evidence *evidence)
 {
 	EvidenceOutcome outcome;
 
+	if (item->op == OUTBOX_DELIVER)
+	{
+		payguard_deliver_answer(item, evidence->result == EVIDENCE_RESULT_SUCCEEDED);
+		return;
+	}
 	evidence->order_id = item->order_id;
 	evidence->attempt_no = item->attempt_no;
 	evidence->refund_id = item->refund_id;
@@ -355,7 +360,7 @@ payguard_outbox_answer(const OutboxItem *item, Evidence *evidence)
 		bool		exhausted;
 
 		payguard_traits_hook(item->gateway, &traits);
-		put_off_item(item, GetCurrentTimestamp() +
+		payguard_outbox_put_off(item, GetCurrentTimestamp() +
 					 payguard_query_delay(&traits, item->tries - 1, &exhausted));
 	}
 	else
@@ -385,6 +390,11 @@ payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate)
 	EvidenceOutcome outcome;
 	TimestampTz ask_again = GetCurrentTimestamp() + INT64CONST(60) * USECS_PER_SEC;
 
+	if (item->op == OUTBOX_DELIVER)
+	{
+		payguard_outbox_put_off(item, ask_again);
+		return;
+	}
 	evidence->order_id = item->order_id;
 	evidence->attempt_no = item->attempt_no;
 	evidence->refund_id = item->refund_id;
@@ -393,7 +403,7 @@ payguard_outbox_park(const OutboxItem *item, Evidence *evidence, int sqlstate)
 	if (item->op == OUTBOX_CHARGE || item->op == OUTBOX_REFUND)
 		payguard_outbox_ask_later(item, ask_again);
 	else
-		put_off_item(item, ask_again);
+		payguard_outbox_put_off(item, ask_again);
 }
 
 /*
@@ -423,7 +433,7 @@ payguard_outbox_move(int64 id, TimestampTz next_run_at)
 	Datum		values[2] = {Int64GetDatum(id), TimestampTzGetDatum(next_run_at)};
 
 	payguard_plan_run(&update, values, NULL);
-	wake(next_run_at);
+	payguard_outbox_wake(next_run_at);
 }
 
 /*
@@ -477,7 +487,8 @@ payguard_outbox_pause(const char *gateway)
 }
 
 /*
- * Call a paused gateway again; false: it was not paused.
+ * Call a paused gateway again, and send events again that an endpoint has not
+ * accepted; false: it was not paused.
  */
 bool
 payguard_outbox_resume(const char *gateway)
@@ -487,8 +498,9 @@ payguard_outbox_resume(const char *gateway)
 	};
 	Datum		values[1] = {CStringGetTextDatum(gateway)};
 
+	payguard_deliver_revive(gateway);
 	if (payguard_plan_run(&delete, values, NULL) == 0)
 		return false;
-	wake((TimestampTz) 0);		/* what waited may have been due for long */
+	payguard_outbox_wake((TimestampTz) 0);		/* what waited may have been due for long */
 	return true;
 }

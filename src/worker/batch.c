@@ -130,13 +130,18 @@ book_outcomes(Batch *batch)
 	if (batch->outcomes == NIL)
 		return;
 	foreach(lc, batch->outcomes)
-		order_ids = lappend(order_ids, &((Call *) lfirst(lc))->item.order_id);
+	{
+		Call	   *call = lfirst(lc);
+
+		if (call->item.op != OUTBOX_DELIVER)
+			order_ids = lappend(order_ids, &call->item.order_id);
+	}
 	locked = payguard_outbox_lock_orders(order_ids);
 	foreach(lc, batch->outcomes)
 	{
 		Call	   *call = lfirst(lc);
 
-		if (!is_locked(locked, call->item.order_id))
+		if (call->item.op != OUTBOX_DELIVER && !is_locked(locked, call->item.order_id))
 			continue;
 		payguard_outbox_answer(&call->item, call->evidence);
 		batch->booked = lappend(batch->booked, call);
@@ -326,16 +331,17 @@ park_outcome(Worker *worker, Call *call, int sqlstate)
 	PG_TRY();
 	{
 		LedgerScope scope;
-		List	   *locked;
+		bool		is_free = call->item.op == OUTBOX_DELIVER;
 
 		payguard_batch_begin("payguard: parking an outcome");
 		payguard_ledger_enter(&scope);
-		locked = payguard_outbox_lock_orders(list_make1(&call->item.order_id));
-		if (locked != NIL)
+		if (!is_free)
+			is_free = payguard_outbox_lock_orders(list_make1(&call->item.order_id)) != NIL;
+		if (is_free)
 			payguard_outbox_park(&call->item, call->evidence, sqlstate);
 		payguard_ledger_leave(&scope);
 		payguard_batch_commit();
-		is_parked = locked != NIL;
+		is_parked = is_free;
 	}
 	PG_CATCH();
 	{

@@ -48,7 +48,8 @@ copy_item(OutboxItem *copy, const OutboxItem *item)
 }
 
 /*
- * What gateway/ calls it.  Settlements and deliveries are not taken yet.
+ * What gateway/ calls it.  Settlements are not taken yet, and deliveries are
+ * no question to a gateway.
  */
 static CallOp
 call_op(OutboxOp op)
@@ -114,7 +115,8 @@ report_end(const Call *call, const HttpReply *reply)
 	{
 		case EVIDENCE_RESULT_PAID:
 		case EVIDENCE_RESULT_SUCCEEDED:
-			payguard_stats_count(name, COUNTER_PAID);
+			if (call->item.op != OUTBOX_DELIVER)
+				payguard_stats_count(name, COUNTER_PAID);
 			break;
 		case EVIDENCE_RESULT_FAILED:
 		case EVIDENCE_RESULT_CLOSED:
@@ -133,7 +135,8 @@ report_end(const Call *call, const HttpReply *reply)
 	if (payguard_log_calls)
 		ereport(LOG,
 				(errmsg("payguard: %s of \"%s\" at gateway \"%s\": %s",
-						op_words[call->facts.op], call->item.gateway_reference, name,
+						call->item.op == OUTBOX_DELIVER ? "delivery" : op_words[call->facts.op],
+						call->item.gateway_reference, name,
 						payguard_result_word(call->evidence->result)),
 				 errdetail("HTTP status %d, curl code %d, sent %d times, %d ms.",
 						   transport->http_status, transport->curl_code,
@@ -148,7 +151,10 @@ read_reply(Call *call, const HttpReply *reply)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(call->context);
 
-	call->evidence = payguard_answer_read(call->gateway->gateway, &call->facts, reply);
+	if (call->item.op == OUTBOX_DELIVER)
+		call->evidence = payguard_delivery_read(reply);
+	else
+		call->evidence = payguard_answer_read(call->gateway->gateway, &call->facts, reply);
 	call->ended_at = GetCurrentTimestamp();
 	call->evidence->received_at = call->ended_at;
 	MemoryContextSwitchTo(old_context);
@@ -185,6 +191,14 @@ send_request(Call *call, HttpCalls *http)
 	const Gateway *gateway = call->gateway->gateway;
 	CallRequest *request;
 
+	if (call->item.op == OUTBOX_DELIVER)
+	{
+		request = payguard_delivery_thaw(call->item.request);
+		call->item.gateway_reference = pstrdup(payguard_delivery_id(request));
+		payguard_http_start(http, gateway, request,
+							payguard_delivery_sign(gateway, request, GetCurrentTimestamp()), call);
+		return;
+	}
 	fill_facts(call);
 	if (call->item.request != NULL)
 		request = payguard_request_thaw(call->item.request);

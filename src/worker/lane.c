@@ -128,6 +128,25 @@ is_same_text(const char *a, const char *b)
 }
 
 /*
+ * Are the texts the same, in the same order?
+ */
+static bool
+is_same_list(List *a, List *b)
+{
+	ListCell   *a_cell;
+	ListCell   *b_cell;
+
+	if (list_length(a) != list_length(b))
+		return false;
+	forboth(a_cell, a, b_cell, b)
+	{
+		if (strcmp(lfirst(a_cell), lfirst(b_cell)) != 0)
+			return false;
+	}
+	return true;
+}
+
+/*
  * Would calls be made in the same way?  Compiled adapters live as long as the
  * process, so their address tells one from another.
  */
@@ -139,7 +158,8 @@ is_same_gateway(const Gateway *a, const Gateway *b)
 		a->max_in_flight == b->max_in_flight && a->rate_limit == b->rate_limit &&
 		is_same_text(a->base_url, b->base_url) && is_same_text(a->webhook_url, b->webhook_url) &&
 		is_same_text(a->proxy, b->proxy) && is_same_text(a->ca_file, b->ca_file) &&
-		is_same_text(a->api_key, b->api_key) && is_same_text(a->api_user, b->api_user);
+		is_same_text(a->api_key, b->api_key) && is_same_text(a->api_user, b->api_user) &&
+		is_same_list(a->webhook_secrets, b->webhook_secrets);
 }
 
 /*
@@ -197,11 +217,12 @@ payguard_lane_check(Lane *lane)
 	gateway = payguard_gateway_get(lane->name, false, true);
 	if (gateway == NULL)
 		reason = "there is no such gateway";
+	else if (payguard_gateway_is_endpoint(gateway))
+		reason = payguard_delivery_hindrance(gateway);
 	else if (gateway->api_key == NULL)
-	{
 		reason = "it has no API key";
+	if (reason != NULL)
 		gateway = NULL;
-	}
 	install_gateway(lane, gateway);
 	checking = NULL;
 	tell_change(lane, reason);

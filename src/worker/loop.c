@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "worker/batch.h"
+#include "worker/deliver.h"
 
 /* The session lock's key: "payg" and a number. */
 #define LOCK_KEY_HIGH		0x70617967
@@ -44,6 +45,8 @@
 #define PARKED_PAUSE		(INT64CONST(300) * USECS_PER_SEC)
 /* Orders past their time are looked for this often. */
 #define EXPIRY_INTERVAL		(INT64CONST(10) * USECS_PER_SEC)
+/* While an endpoint has more events to take, it is looked for sooner. */
+#define BUSY_INTERVAL		(INT64CONST(100) * 1000)
 /* A worker that was told to go waits this long for its calls. */
 #define FAREWELL			(INT64CONST(60) * USECS_PER_SEC)
 
@@ -421,13 +424,16 @@ note_wake_up(void)
 static void
 look_around(TimestampTz now)
 {
+	bool		is_busy;
+
 	check_standing();
 	retry_parked_facts(now);
 	expire_orders(now);
+	is_busy = standing == STANDING_READY && payguard_deliver_events(worker);
 	payguard_lanes_forget();
 	worker->low_water = SWEEP_ALL;
 	worker->next_due = now;
-	next_look = now + (TimestampTz) payguard_poll_interval * 1000;
+	next_look = now + (is_busy ? BUSY_INTERVAL : (TimestampTz) payguard_poll_interval * 1000);
 }
 
 /*
