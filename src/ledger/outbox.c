@@ -176,6 +176,22 @@ payguard_outbox_refund_tries(int64 order_id, int64 refund_id)
 }
 
 /*
+ * Is another question about the order's charges planned than this item's own?
+ */
+bool
+payguard_outbox_asks(int64 order_id, int64 own_id)
+{
+	static LedgerPlan read = {
+		"SELECT FROM payguard.outbox WHERE order_id = $1 AND id <> $2 AND op = 'query'"
+		" AND next_run_at < 'infinity'",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(own_id)};
+
+	return payguard_plan_run(&read, values, NULL) > 0;
+}
+
+/*
  * How many steps of the query schedule were used for this attempt: tries of
  * its query or close, or of its charge where the same bytes are the only question.
  */
