@@ -118,7 +118,8 @@ is_waited_for(int64 order_id)
 	static LedgerPlan read = {
 		"SELECT FROM payguard.refunds r WHERE r.order_id = $1 AND r.state = 'pending'"
 		" AND starts_with(r.request_key, '" AUTO_PREFIX "')"
-		" AND NOT EXISTS (SELECT FROM payguard.outbox x WHERE x.order_id = $1 AND x.refund_id = r.id)",
+		" AND NOT EXISTS (SELECT FROM payguard.outbox x WHERE x.order_id = $1 AND x.refund_id = r.id"
+		"   AND x.op IN ('refund', 'refund_query'))",
 		1, {INT8OID}, NULL
 	};
 	Datum		values[1] = {Int64GetDatum(order_id)};

@@ -22,6 +22,7 @@
 #include "catalog/pg_class.h"
 
 #include "commands/extension.h"
+#include "jit/jit.h"
 #include "ledger/ledger.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -96,6 +97,11 @@ payguard_ledger_plan_by_index(bool by_index)
 	(void) set_config_option("enable_seqscan", by_index ? "off" : "on",
 							 PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	/* a scan that cannot be helped looks dear enough to be compiled */
+	if (by_index && jit_enabled)
+		(void) set_config_option("jit", "off",
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
