@@ -119,3 +119,8 @@ dist: checkver
 	git -C $(top) archive --format=zip --prefix=payguard-$(DISTVERSION)/ \
 		--output=$(CURDIR)/payguard-$(DISTVERSION).zip HEAD
 	@echo payguard-$(DISTVERSION).zip
+
+# Random faults, crashes and rivals, judged by the test gateway's books: make chaos MINUTES=10 [SEED=7]
+.PHONY: chaos
+chaos:
+	@MINUTES="$(MINUTES)" SEED="$(SEED)" $(top)/script/chaos

@@ -593,8 +593,8 @@ SKIP:
 	cmp_ok($large - $small, '<', 2_000_000, 'memory stays flat');
 	cmp_ok($saved - $large, '<', 8_000_000, 'with savepoints as well');
 }
-is($shop->sql("SELECT status, count(*) FROM payguard.orders WHERE reference LIKE 'HUGE-%' GROUP BY 1 ORDER BY 1::text"),
-	"created|600\nfailed|1600\nprocessing|7000\npaid|800" =~ s/(.*)/join "\n", sort split m{\n}, $1/esr, 'and each order is where it should be');
+is($shop->sql("SELECT status, count(*) FROM payguard.orders WHERE reference LIKE 'HUGE-%' GROUP BY 1 ORDER BY status::text"),
+	"created|600\nfailed|1600\npaid|800\nprocessing|7000", 'and each order is where it should be');
 is($shop->sql("SELECT DISTINCT rule FROM payguard.check() WHERE rule <> 'not_served'"), '', 'check() has no rows');
 unlike(slurp_file($node->logfile), qr/\bXX\d{3}:|PANIC|terminated by signal|TRAP:/, 'no internal error in the log');
 
