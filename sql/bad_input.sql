@@ -3,7 +3,8 @@
 \set shop :abs_srcdir '/sql/include/shop.sql'
 \i :shop
 
-SELECT shop.make('INPUT01', 'created'), shop.make('INPUT02', 'processing');
+SELECT shop.make('INPUT01', 'created'), shop.make('INPUT02', 'processing'), shop.make('INPUT03', 'paid');
+SELECT verdict FROM payguard.request_refund('INPUT03', 'first', 1);
 -- the row counts of all tables before and after each call that must fail
 CREATE TABLE shop.tried (n serial, call text, error text, stored boolean);
 CREATE FUNCTION shop.try_it(call text) RETURNS void LANGUAGE plpgsql AS $$
@@ -41,11 +42,35 @@ INSERT INTO calls VALUES
 	('verify_callback', 'gateway', 'name!', $$payguard.verify_callback({bad}, '{}', '{}')$$),
 	('verify_callback', 'headers', 'json!', $$payguard.verify_callback('shop', {bad}, '{}')$$),
 	('order_status', 'reference', 'name!', $$payguard.order_status({bad})$$),
-	('why', 'reference', 'name!', $$payguard.why({bad})$$);
+	('why', 'reference', 'name!', $$payguard.why({bad})$$),
+	('request_refund', 'reference', 'name!', $$payguard.request_refund({bad}, 'k')$$),
+	('request_refund', 'request_key', 'free!', $$payguard.request_refund('INPUT03', {bad}, 1)$$),
+	('request_refund', 'call_by', 'name!', $$payguard.request_refund('INPUT03', 'k', 1, NULL, {bad})$$),
+	('request_refund', 'provider_id', 'free', $$payguard.request_refund('INPUT03', 'k', 1, provider_id => {bad})$$),
+	('close_order', 'reference', 'name!', $$payguard.close_order({bad})$$),
+	('close_attempt', 'reference', 'name!', $$payguard.close_attempt({bad})$$),
+	('resolve_order', 'reference', 'name!', $$payguard.resolve_order({bad}, 'failed', 'why')$$),
+	('resolve_order', 'result', 'name!', $$payguard.resolve_order('INPUT03', {bad}, 'why')$$),
+	('resolve_order', 'reason', 'reason', $$payguard.resolve_order('INPUT03', 'reviewed', {bad})$$),
+	('resolve_order', 'provider_id', 'free!', $$payguard.resolve_order('INPUT03', 'kept', 'why', {bad})$$),
+	('resolve_refund', 'result', 'name!', $$payguard.resolve_refund((SELECT max(id) FROM payguard.refunds), {bad}, 'why')$$),
+	('resolve_refund', 'reason', 'reason', $$payguard.resolve_refund((SELECT max(id) FROM payguard.refunds), 'failed', {bad})$$),
+	('resolve_refund', 'provider_id', 'free', $$payguard.resolve_refund((SELECT max(id) FROM payguard.refunds), 'succeeded', 'why', {bad})$$),
+	('resolve_evidence', 'reference', 'name', $$payguard.resolve_evidence((SELECT max(id) FROM payguard.evidence), {bad}, 'why')$$),
+	('resolve_evidence', 'reason', 'reason', $$payguard.resolve_evidence((SELECT max(id) FROM payguard.evidence), NULL, {bad})$$),
+	('pause_gateway', 'name', 'name!', $$payguard.pause_gateway({bad})$$),
+	('begin_once', 'scope', 'free!', $$payguard.begin_once({bad}, 'k', '{}')$$),
+	('begin_once', 'key', 'free!', $$payguard.begin_once('s', {bad}, '{}')$$),
+	('begin_once', 'request', 'json', $$payguard.begin_once('s', 'k', {bad})$$),
+	('finish_once', 'scope', 'free!', $$payguard.finish_once({bad}, 'k', '{}')$$),
+	('finish_once', 'key', 'free!', $$payguard.finish_once('s', {bad}, '{}')$$),
+	('finish_once', 'response', 'json', $$payguard.finish_once('s', 'k', {bad})$$);
 CREATE TEMP TABLE bad (what text, kinds text[], value text);
 INSERT INTO bad VALUES
-	('null', '{name!,free!,json!}', 'NULL'),
-	('empty', '{name,free,name!,free!}', ''''''),
+	('null', '{name!,free!,json!,reason}', 'NULL'),
+	('empty', '{name,free,name!,free!,reason}', ''''''),
+	('blank', '{reason}', ''' '''),
+	('card', '{reason}', '''paid by 4111 1111 1111 1111'''),
 	('10 kB', '{name,free,name!,free!}', 'repeat(''x'', 10000)'),
 	('control', '{name,free,name!,free!}', 'E''abc\ndef'''),
 	('escape', '{name,free,name!,free!}', 'E''abcdef\x1b[31m'''),
@@ -58,6 +83,10 @@ INSERT INTO bad VALUES
 	('number', '{json,json!}', '''1'''),
 	('json null', '{json,json!}', '''null'''),
 	('100 kB', '{json}', 'jsonb_build_object(''a'', repeat(''x'', 100000))');
+-- amounts that are none
+SELECT count(shop.try_it(format('payguard.request_refund(''INPUT03'', ''k'', %s)', a))) FROM unnest(ARRAY['0', '-1', '''NaN''', '''infinity''', '''-infinity''', '0.001', '1e30']) AS a;
+SELECT count(shop.try_it(c)) FROM unnest(ARRAY['payguard.resolve_refund(NULL, ''failed'', ''why'')', 'payguard.resolve_refund(0, ''failed'', ''why'')', 'payguard.resolve_evidence(NULL, NULL, ''why'')',
+	'payguard.resolve_evidence(-1, NULL, ''why'')', 'payguard.resolve_order(''INPUT03'', ''paid'', ''why'')', 'payguard.request_refund(''INPUT03'', ''k'', 1, ''card 4111 1111 1111 1111'')']) AS c;
 SELECT count(shop.try_it(replace(call, '{bad}', value))) FROM (SELECT * FROM calls JOIN bad ON kind = ANY (kinds) ORDER BY f, arg, what) AS c;
 -- no call was without an error, none stored anything
 SELECT count(*) AS tried, count(*) FILTER (WHERE error = 'no error') AS let_through, count(*) FILTER (WHERE stored) AS stored FROM shop.tried;

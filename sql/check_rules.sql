@@ -4,6 +4,14 @@
 \i :shop
 
 SELECT shop.make('CHECK-' || s, s) FROM unnest(ARRAY['created', 'processing', 'unknown', 'pending', 'paid', 'failed', 'closed', 'refunded', 'reversed']) AS s;
+-- refunds: one that is under way, one that the application makes, one that has failed, one that has succeeded
+SELECT shop.make('CHECK-r' || n, 'paid') FROM generate_series(1, 4) AS n;
+SELECT verdict FROM payguard.request_refund('CHECK-r1', 'k', 100);
+SELECT verdict FROM payguard.request_refund('CHECK-r2', 'k', 100, call_by => 'application');
+SELECT verdict FROM payguard.request_refund('CHECK-r3', 'k', 100);
+SELECT a.verdict FROM payguard.refunds r JOIN payguard.orders o ON o.id = r.order_id, payguard.resolve_refund(r.id, 'failed', 'a test') AS a WHERE o.reference = 'CHECK-r3';
+SELECT verdict FROM payguard.request_refund('CHECK-r4', 'k');
+SELECT a.verdict, a.status FROM payguard.refunds r JOIN payguard.orders o ON o.id = r.order_id, payguard.resolve_refund(r.id, 'succeeded', 'a test', 're_check') AS a WHERE o.reference = 'CHECK-r4';
 SELECT * FROM shop.damage();
 -- each damage is done with all triggers off, looked at and undone
 CREATE FUNCTION pg_temp.plant(damage text) RETURNS TABLE (rule text, object text, detail text) LANGUAGE plpgsql AS $$
@@ -20,7 +28,7 @@ BEGIN
 		SELECT array_agg(concat_ws('^', d.rule, d.object, d.detail)) INTO found FROM shop.damage() AS d;
 		RAISE EXCEPTION USING ERRCODE = 'ZZ999';
 	EXCEPTION WHEN SQLSTATE 'ZZ999' THEN
-		RETURN QUERY SELECT split_part(f, '^', 1), regexp_replace(split_part(f, '^', 2), '\m\d+$', 'N'), regexp_replace(split_part(f, '^', 3), '(evidence |origin |id |seq |event |RI_ConstraintTrigger_c_)-?\d+|since .*', '\1N', 'g') FROM unnest(COALESCE(found, ARRAY['nothing found'])) AS f;
+		RETURN QUERY SELECT split_part(f, '^', 1), regexp_replace(split_part(f, '^', 2), '\m\d+$', 'N'), regexp_replace(split_part(f, '^', 3), '(evidence |origin |refund |id |seq |event |RI_ConstraintTrigger_c_)-?\d+|since .*', '\1N', 'g') FROM unnest(COALESCE(found, ARRAY['nothing found'])) AS f;
 	END;
 END
 $$;
@@ -39,6 +47,17 @@ INSERT INTO damages (damage) VALUES
 	($$UPDATE payguard.orders SET refunded_amount = 1 WHERE reference = 'CHECK-refunded'$$),
 	($$UPDATE payguard.refunds SET amount = 400, external = false WHERE charge_id = 'ch_check-refunded'$$),
 	($$UPDATE payguard.payments SET state = 'paid' WHERE provider_id = 'ch_check-reversed'$$),
+	($$DELETE FROM payguard.outbox x USING payguard.orders o WHERE o.id = x.order_id AND o.reference = 'CHECK-r1'$$),
+	($$UPDATE payguard.outbox x SET next_run_at = 'infinity' FROM payguard.orders o WHERE o.id = x.order_id AND o.reference = 'CHECK-r1'$$),
+	($$DELETE FROM payguard.outbox x USING payguard.orders o WHERE o.id = x.order_id AND o.reference = 'CHECK-r2'; UPDATE payguard.refunds SET lease_until = now() - interval '1 s' WHERE charge_id = 'ch_check-r2'$$),
+	($$UPDATE payguard.refunds SET state = 'unknown' WHERE charge_id = 'ch_check-r3'$$),
+	($$UPDATE payguard.orders SET refund_reserved = 0 WHERE reference = 'CHECK-r1'$$),
+	($$UPDATE payguard.orders SET status = 'paid' WHERE reference = 'CHECK-r4'$$),
+	($$UPDATE payguard.orders SET status = 'refunded', decided_by = 1 WHERE reference = 'CHECK-r1'$$),
+	($$UPDATE payguard.refunds SET charge_id = 'nobody' WHERE charge_id = 'ch_check-r2'$$),
+	($$UPDATE payguard.refunds SET amount = 400 WHERE charge_id = 'ch_check-r1'$$),
+	($$DELETE FROM payguard.refunds WHERE charge_id = 'ch_check-r4'$$),
+	($$DELETE FROM payguard.refunds WHERE charge_id = 'ch_check-r1'$$),
 	($$INSERT INTO payguard.order_slots SELECT 'check', 'check', id FROM payguard.orders WHERE reference = 'CHECK-closed'$$),
 	($$INSERT INTO payguard.entitlements SELECT 'check', 'check', id FROM payguard.orders WHERE reference = 'CHECK-failed'$$),
 	($$INSERT INTO payguard.reviews VALUES (-1, '{x}')$$),

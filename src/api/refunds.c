@@ -117,6 +117,20 @@ answer_existing(const RefundView *refund, const char *verdict, RefundAnswer *ans
 }
 
 /*
+ * The amount that was given, in the payment's currency; 22023 for one that is
+ * none, whatever the order's state.
+ */
+static Money
+parse_amount(const RefundCall *call, const RefundScope *scope)
+{
+	Money		money = scope->paid;
+
+	payguard_refuse_money(payguard_money_parse(call->amount, scope->paid.currency, &money),
+						  call->amount, scope->paid.currency);
+	return money;
+}
+
+/*
  * The amount that is asked for, checked against what is left.
  */
 static Money
@@ -125,15 +139,13 @@ read_amount(const RefundCall *call, const RefundScope *scope)
 	Money		money = scope->paid;
 	Money		left = scope->paid;
 	char		left_text[MONEY_TEXT_SIZE];
-	MoneyError	error = MONEY_OK;
 
 	left.minor = scope->left;
 	payguard_money_format(&left, left_text);
 	if (call->has_amount)
-		error = payguard_money_parse(call->amount, scope->paid.currency, &money);
+		money = parse_amount(call, scope);
 	else
 		money.minor = scope->left;
-	payguard_refuse_money(error, call->amount, scope->paid.currency);
 	if (money.minor > scope->left || scope->left == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_PAYGUARD_REFUND_EXCEEDS),
@@ -186,10 +198,11 @@ answer_without_refund(const RefundCall *call, const RefundScope *scope,
 		answer->verdict = "reversed";
 		return true;
 	}
+	if (call->has_amount)
+		asked = parse_amount(call, scope);
 	if (scope->in_flight.id == 0)
 		return false;
 	if (scope->in_flight.state == REFUND_PROCESSING && call->has_amount &&
-		payguard_money_parse(call->amount, scope->paid.currency, &asked) == MONEY_OK &&
 		!payguard_money_equal(&asked, &scope->in_flight.money))
 		return false;
 	answer_existing(&scope->in_flight, "in_progress", answer);
