@@ -5,7 +5,7 @@
 
 SELECT shop.make('FIXED1', 'paid'), shop.make('FIXED2', 'processing');
 SELECT shop.callback('charge.paid', 'FIXED1', 'ch_surplus_fixed1') IS NOT NULL AS surplus;
-INSERT INTO payguard.refunds (order_id, gateway, charge_id, request_key, amount, state) SELECT id, 'shop', 'ch_fixed1', 'fixed1', 1, 'pending' FROM payguard.orders WHERE reference = 'FIXED1';
+SELECT verdict FROM payguard.request_refund('FIXED1', 'fixed1', 1);
 -- for each column, a value of its type that differs; what is refused and what passes
 CREATE FUNCTION pg_temp.columns(tab text, key text) RETURNS TABLE (tab_ text, refused text, passed text) LANGUAGE plpgsql AS $$
 DECLARE

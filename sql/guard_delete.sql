@@ -4,7 +4,7 @@
 \i :shop
 
 SELECT shop.make('DELETE1', 'paid'), shop.make('DELETE2', 'processing'), shop.make('DELETE3', 'created');
-INSERT INTO payguard.refunds (order_id, gateway, charge_id, request_key, amount, state) SELECT id, 'shop', 'ch_delete1', 'delete1', 1, 'pending' FROM payguard.orders WHERE reference = 'DELETE1';
+SELECT verdict FROM payguard.request_refund('DELETE1', 'delete1', 1);
 DELETE FROM payguard.attempts WHERE gateway_reference = 'DELETE1';
 DELETE FROM payguard.payments WHERE provider_id = 'ch_delete1';
 SELECT regexp_replace(shop.fails(format('DELETE FROM payguard.%s', w)), '"[0-9]+"', '"N"') FROM (VALUES

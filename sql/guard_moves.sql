@@ -48,7 +48,7 @@ $$;
 SELECT * FROM pg_temp.moves('orders', 'status', 'order_state', $$reference = 'MOVES1'$$);
 SELECT * FROM pg_temp.moves('attempts', 'state', 'attempt_state', $$gateway_reference = 'MOVES1'$$);
 SELECT * FROM pg_temp.moves('payments', 'state', 'payment_state', $$provider_id = 'ch_moves1'$$);
-INSERT INTO payguard.refunds (order_id, gateway, charge_id, request_key, amount, state) SELECT id, 'shop', 'ch_moves1', 'moves1', 1, 'pending' FROM payguard.orders WHERE reference = 'MOVES1';
+SELECT verdict FROM payguard.request_refund('MOVES1', 'moves1', 1);
 SELECT * FROM pg_temp.moves('refunds', 'state', 'refund_state', $$request_key = 'moves1'$$);
 -- the trigger stayed on
 SELECT count(*) FROM pg_trigger WHERE tgname = 'zz_payguard_guard' AND tgenabled = 'A';

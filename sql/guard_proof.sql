@@ -15,6 +15,7 @@ SELECT regexp_replace(shop.fails($$UPDATE payguard.orders SET status = 'failed',
 SELECT * FROM shop.report('PROOF1', 'unknown');
 SELECT regexp_replace(shop.fails($$UPDATE payguard.orders SET status = 'failed', decided_by = (SELECT max(e.id) FROM payguard.evidence e JOIN payguard.orders p ON p.id = e.order_id WHERE p.reference = 'PROOF1') WHERE reference = 'PROOF1'$$), 'vidence [0-9]+', 'vidence N');
 -- evidence that decided an earlier state
+SELECT verdict FROM payguard.request_refund('PROOF2', 'proof2', 1);
 SELECT * FROM shop.callback('charge.reversed', 'PROOF2', 'ch_proof2');
 SELECT regexp_replace(shop.fails($$UPDATE payguard.orders SET status = 'paid' WHERE reference = 'PROOF2'$$), 'vidence [0-9]+', 'vidence N');
 -- a decision cannot be given another reason afterwards
@@ -26,7 +27,6 @@ SELECT shop.fails($$UPDATE payguard.orders SET status = 'processing', attempt_no
 SELECT regexp_replace(shop.fails($$UPDATE payguard.attempts SET state = 'succeeded' WHERE gateway_reference = 'PROOF1'$$), 'vidence [0-9]+', 'vidence N');
 SELECT shop.fails($$UPDATE payguard.attempts SET state = 'sending' WHERE gateway_reference = 'PROOF2'$$);
 SELECT shop.fails($$UPDATE payguard.payments SET state = 'kept' WHERE provider_id = 'ch_proof2'$$);
-INSERT INTO payguard.refunds (order_id, gateway, charge_id, request_key, amount, state) SELECT id, 'shop', 'ch_proof2', 'proof2', 1, 'pending' FROM payguard.orders WHERE reference = 'PROOF2';
 SELECT regexp_replace(shop.fails($$UPDATE payguard.refunds SET state = 'succeeded' WHERE request_key = 'proof2'$$), 'refund "[0-9]+"', 'refund "N"');
 -- a row that says it is settled cannot be made without evidence
 \set VERBOSITY terse

@@ -68,7 +68,8 @@ read_arguments(FunctionCallInfo fcinfo, RefundCall *call)
 	call->request_key = payguard_argument_text(fcinfo, 1, "request_key", REQUEST_KEY_MAX_LENGTH);
 	call->has_amount = !PG_ARGISNULL(2);
 	call->amount = call->has_amount ?
-		DatumGetCString(DirectFunctionCall1(numeric_out, PG_GETARG_DATUM(2))) : NULL;
+		DatumGetCString(DirectFunctionCall1(numeric_out,
+											DirectFunctionCall1(numeric_trim_scale, PG_GETARG_DATUM(2)))) : NULL;
 	call->reason = payguard_argument_prose(fcinfo, 3, "reason");
 	call_by = payguard_argument_text(fcinfo, 4, "call_by", WORD_MAX_LENGTH);
 	if (!payguard_call_by_read(call_by, &who) || who == CALL_BY_GATEWAY)
@@ -168,7 +169,9 @@ answer_without_refund(const RefundCall *call, const RefundScope *scope,
 		answer_existing(&scope->keyed, "replayed", answer);
 		return true;
 	}
-	if (!payguard_order_has_money(scope->status))
+	/* an uncounted payment is real money, whatever became of its order */
+	if (!payguard_order_has_money(scope->status) &&
+		!(scope->has_payment && call->provider_id != NULL))
 	{
 		answer->verdict = "not_paid";
 		return true;

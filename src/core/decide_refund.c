@@ -137,6 +137,23 @@ decide_external(const RefundJudgement *j)
 	return decision;
 }
 
+/*
+ * The failure of a refund that we did not make.  It is kept as a row, so that
+ * an older word of its success which arrives later does not count.
+ */
+static RefundDecision
+decide_external_failed(const RefundJudgement *j)
+{
+	RefundDecision decision = decide_external(j);
+
+	if (!decision.make_external)
+		return decision.verdict == VERDICT_PARKED && !j->refund->payment_known ?
+			decision : leave(j->refund->order_has_money ? VERDICT_HINT : VERDICT_PARKED);
+	decision.to = REFUND_FAILED;
+	decision.event = NULL;
+	return decision;
+}
+
 static RefundDecision
 decide_succeeded(const RefundJudgement *j)
 {
@@ -151,6 +168,17 @@ decide_succeeded(const RefundJudgement *j)
 		decision = leave(VERDICT_MISMATCH);
 		decision.review = "refund mismatch";
 		decision.note = "another amount, currency or gateway than the refund's";
+		/* as the call's own answer it leaves the refund unknown, and asks */
+		if (is_open(j->refund) && (j->evidence->source == EVIDENCE_SOURCE_ANSWER ||
+								   j->evidence->source == EVIDENCE_SOURCE_APPLICATION))
+		{
+			const char *review = decision.review;
+
+			if (j->refund->state != REFUND_PROCESSING)
+				move(&decision, j, REFUND_UNKNOWN);
+			plan_question(&decision, j);
+			decision.review = review;
+		}
 		return decision;
 	}
 	if (!j->evidence->has_money)
@@ -183,7 +211,7 @@ decide_failed(const RefundJudgement *j)
 	RefundDecision decision;
 
 	if (!j->refund->exists)
-		return leave(j->refund->payment_known ? VERDICT_HINT : VERDICT_PARKED);
+		return decide_external_failed(j);
 	if (j->refund->state == REFUND_FAILED)
 		return leave(VERDICT_DUPLICATE);
 	if (j->refund->state == REFUND_SUCCEEDED && j->refund->has_definite &&
@@ -202,7 +230,12 @@ decide_pending(const RefundJudgement *j)
 	if (!j->refund->exists)
 		return leave(j->refund->payment_known ? VERDICT_HINT : VERDICT_PARKED);
 	if (!is_open(j->refund))
-		return leave(VERDICT_STALE);
+	{
+		decision = leave(VERDICT_STALE);
+		if (j->refund->state == REFUND_FAILED && !j->refund->has_definite)
+			decision.review = "pending after an inferred failure of a refund";
+		return decision;
+	}
 	decision = leave(VERDICT_HINT);
 	if (move(&decision, j, REFUND_PROCESSING))
 		decision.verdict = VERDICT_APPLIED;

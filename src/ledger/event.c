@@ -65,6 +65,12 @@ make_payload(const DoorFacts *facts, const Evidence *evidence, OrderStatus statu
 	append_member(&json, "gateway", evidence->gateway);
 	append_member(&json, "provider_id", evidence->provider_id);
 	append_member(&json, "code", evidence->code);
+	if (evidence->is_refund)
+	{
+		payguard_money_format(&evidence->money, amount);
+		appendStringInfo(&json, ", \"refund_id\": " INT64_FORMAT, evidence->refund_id);
+		append_member(&json, "refund_amount", amount);
+	}
 	appendStringInfo(&json, ", \"attempt_no\": %d}", facts->attempt_no);
 	return json.data;
 }

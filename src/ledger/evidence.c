@@ -196,7 +196,7 @@ apply_to_order(const Evidence *evidence, int64 existing, const GatewayTraits *tr
 			 payguard_order_has_money(facts.order.status))
 	{
 		if (evidence->result == EVIDENCE_RESULT_PAID && decision.verdict == VERDICT_DUPLICATE)
-			payguard_refund_release(&facts);
+			payguard_refund_release(&facts, evidence, outcome->status, evidence_id);
 		else
 			payguard_refund_unconfirmed(&facts, evidence, outcome->status, evidence_id);
 	}

@@ -201,6 +201,8 @@ extern void payguard_outbox_resend(const OutboxPlan *plan);
 extern void payguard_outbox_drop(int64 order_id, int32 attempt_no);
 extern void payguard_outbox_drop_refund(int64 order_id, int64 refund_id);
 extern int32 payguard_outbox_refund_tries(int64 order_id, int64 refund_id);
+/* Is another question about the order's charges planned than this item's own? */
+extern bool payguard_outbox_asks(int64 order_id, int64 own_id);
 /* Steps of the schedule that were used for this attempt. */
 extern int32 payguard_outbox_tries(int64 order_id, int32 attempt_no);
 /* Call no gateway of that name, and call it again; true when that is news. */

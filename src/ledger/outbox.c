@@ -150,7 +150,8 @@ void
 payguard_outbox_drop_refund(int64 order_id, int64 refund_id)
 {
 	static LedgerPlan delete = {
-		"DELETE FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2",
+		"DELETE FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2"
+		" AND op IN ('refund', 'refund_query')",
 		2, {INT8OID, INT8OID}, NULL
 	};
 	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(refund_id)};
@@ -166,13 +167,30 @@ payguard_outbox_refund_tries(int64 order_id, int64 refund_id)
 {
 	static LedgerPlan read = {
 		"SELECT COALESCE(max(CASE op WHEN 'refund' THEN tries - 1 ELSE tries END), 0)"
-		" FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2",
+		" FROM payguard.outbox WHERE order_id = $1 AND refund_id = $2"
+		" AND op IN ('refund', 'refund_query')",
 		2, {INT8OID, INT8OID}, NULL
 	};
 	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(refund_id)};
 
 	payguard_plan_run(&read, values, NULL);
 	return Max(payguard_row_int32(0, 0), 0);
+}
+
+/*
+ * Is another question about the order's charges planned than this item's own?
+ */
+bool
+payguard_outbox_asks(int64 order_id, int64 own_id)
+{
+	static LedgerPlan read = {
+		"SELECT FROM payguard.outbox WHERE order_id = $1 AND id <> $2 AND op = 'query'"
+		" AND next_run_at < 'infinity'",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(order_id), Int64GetDatum(own_id)};
+
+	return payguard_plan_run(&read, values, NULL) > 0;
 }
 
 /*
@@ -445,7 +463,7 @@ payguard_outbox_planned(int64 order_id)
 {
 	static LedgerPlan read = {
 		"SELECT op::text, state = 'sending', origin <> $2, attempt_no, refund_id, next_run_at, tries"
-		" FROM payguard.outbox WHERE order_id = $1 AND next_run_at < 'infinity'"
+		" FROM payguard.outbox WHERE order_id = $1 AND op <> 'deliver' AND next_run_at < 'infinity'"
 		" ORDER BY next_run_at, id",
 		2, {INT8OID, INT8OID}, NULL
 	};

@@ -76,6 +76,30 @@ payguard_payment_move(const DoorFacts *facts, const Evidence *evidence, PaymentA
 		" WHERE order_id = $1 AND gateway = $2 AND provider_id = $3",
 		5, {INT8OID, TEXTOID, TEXTOID, NUMERICOID, TEXTOID}, NULL
 	};
+	/* what was given back of it until now counts for the order */
+	static LedgerPlan take_over = {
+		"UPDATE payguard.orders o SET refund_reserved = LEAST(s.own, o.amount), refunded_amount = s.back"
+		" FROM (SELECT COALESCE(sum(r.amount) FILTER (WHERE NOT r.external AND r.state <> 'failed'), 0) AS own,"
+		"   COALESCE(sum(r.amount) FILTER (WHERE r.state = 'succeeded'), 0) AS back"
+		"  FROM payguard.refunds r WHERE r.order_id = $1 AND r.gateway = $2 AND r.charge_id = $3"
+		"  HAVING count(*) > 0) AS s WHERE o.id = $1",
+		3, {INT8OID, TEXTOID, TEXTOID}, NULL
+	};
+	static LedgerPlan reinstate = {
+		"UPDATE payguard.payments p SET state = CASE"
+		"  WHEN s.back >= p.amount THEN 'refunded'::payguard.payment_state"
+		"  WHEN s.open THEN 'refunding' ELSE 'paid' END"
+		" FROM (SELECT p.provider_id,"
+		"   COALESCE(sum(r.amount) FILTER (WHERE r.state = 'succeeded'), 0) AS back,"
+		"   COALESCE(bool_or(r.state NOT IN ('succeeded', 'failed')), false) AS open"
+		"  FROM payguard.payments p LEFT JOIN payguard.refunds r ON r.order_id = p.order_id"
+		"   AND r.gateway = p.gateway AND r.charge_id = p.provider_id"
+		"  WHERE p.order_id = $1 AND (p.gateway = $2 AND p.provider_id = $3 OR $3 IS NULL AND p.counted)"
+		"  GROUP BY p.provider_id) AS s"
+		" WHERE p.order_id = $1 AND p.provider_id = s.provider_id"
+		" AND (p.gateway = $2 AND p.provider_id = $3 OR $3 IS NULL AND p.counted)",
+		3, {INT8OID, TEXTOID, TEXTOID}, NULL
+	};
 	static LedgerPlan set_state = {
 		"UPDATE payguard.payments SET state = $4::payguard.payment_state"
 		" WHERE order_id = $1 AND (gateway = $2 AND provider_id = $3 OR $3 IS NULL AND counted)",
@@ -93,12 +117,16 @@ payguard_payment_move(const DoorFacts *facts, const Evidence *evidence, PaymentA
 		values[3] = money_datum(&evidence->money);
 		values[4] = CStringGetTextDatum(evidence->money.currency);
 		payguard_plan_run(&promote, values, nulls);
+		payguard_plan_run(&take_over, values, nulls);
 	}
 	if (action == PAYMENT_PROMOTE)
 		return;
-	values[3] = CStringGetTextDatum(action != PAYMENT_REINSTATE ? "reversed" :
-									facts->payment.is_counted && facts->order.is_refunded ?
-									"refunded" : "paid");
+	if (action == PAYMENT_REINSTATE)
+	{
+		payguard_plan_run(&reinstate, values, nulls);
+		return;
+	}
+	values[3] = CStringGetTextDatum("reversed");
 	payguard_plan_run(&set_state, values, nulls);
 }
 

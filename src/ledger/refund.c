@@ -43,7 +43,9 @@ read_refund(int first, const char *currency, RefundView *refund)
 	" r.idempotency_key, r.charge_id"
 
 /*
- * Refunds of the order that a new request must know of.
+ * Refunds that a new request must know of: the one of its key, and one of the
+ * same payment that is under way.  Read with the latest snapshot, so that a
+ * repeated request is recognized at every isolation level.
  */
 static void
 read_rivals(const char *request_key, RefundScope *scope)
@@ -59,15 +61,20 @@ read_rivals(const char *request_key, RefundScope *scope)
 		"SELECT " REFUND_COLUMNS ", COALESCE(p.currency, o.currency) FROM payguard.refunds r"
 		" JOIN payguard.orders o ON o.id = r.order_id"
 		" LEFT JOIN payguard.payments p ON p.gateway = r.gateway AND p.provider_id = r.charge_id"
-		" WHERE r.order_id = $1 AND r.state IN ('pending', 'submitted', 'unknown', 'processing')"
+		" WHERE r.order_id = $1 AND r.gateway = $2 AND r.charge_id = $3"
+		" AND r.state IN ('pending', 'submitted', 'unknown', 'processing')"
 		" ORDER BY r.state = 'processing', r.id LIMIT 1",
-		1, {INT8OID}, NULL
+		3, {INT8OID, TEXTOID, TEXTOID}, NULL
 	};
-	Datum		values[2] = {Int64GetDatum(scope->order_id), CStringGetTextDatum(request_key)};
+	Datum		values[3] = {Int64GetDatum(scope->order_id), CStringGetTextDatum(request_key)};
 
-	if (payguard_plan_run(&keyed, values, NULL) > 0)
+	if (payguard_plan_read_latest(&keyed, values, NULL) > 0)
 		read_refund(0, payguard_row_text(0, 8), &scope->keyed);
-	if (payguard_plan_run(&in_flight, values, NULL) > 0)
+	if (!scope->has_payment)
+		return;
+	values[1] = CStringGetTextDatum(scope->gateway);
+	values[2] = CStringGetTextDatum(scope->charge_id);
+	if (payguard_plan_read_latest(&in_flight, values, NULL) > 0)
 		read_refund(0, payguard_row_text(0, 8), &scope->in_flight);
 }
 
@@ -95,7 +102,7 @@ read_payment(const char *provider_id, RefundScope *scope)
 
 	values[0] = Int64GetDatum(scope->order_id);
 	values[1] = payguard_text_param(provider_id, &nulls[1]);
-	scope->has_payment = payguard_plan_run(&read, values, nulls) > 0;
+	scope->has_payment = payguard_plan_read_latest(&read, values, nulls) > 0;
 	if (!scope->has_payment)
 		return;
 	scope->gateway = payguard_row_text(0, 0);
@@ -131,12 +138,12 @@ payguard_refund_scope(const char *reference, const char *request_key,
 	if (lock)
 	{
 		(void) payguard_lock_order(scope->order_id);
-		(void) payguard_plan_run(&read, values, NULL);
+		(void) payguard_plan_read_latest(&read, values, NULL);
 	}
 	scope->order_reference = payguard_row_text(0, 1);
 	scope->status = payguard_order_status_of(payguard_row_text(0, 2));
-	read_rivals(request_key, scope);
 	read_payment(provider_id, scope);
+	read_rivals(request_key, scope);
 	return true;
 }
 

@@ -40,7 +40,7 @@ typedef struct RefundScope
 	int64		left;			/* minor units that can still be given back */
 
 	RefundView	keyed;			/* of this request key */
-	RefundView	in_flight;		/* pending, submitted, unknown or processing */
+	RefundView	in_flight;		/* of this payment: pending, submitted, unknown or processing */
 } RefundScope;
 
 /* Lock the order and read; false: there is no such order. */
@@ -82,7 +82,8 @@ extern bool payguard_refund_lease_known(int64 order_id, int64 refund_id, const c
  * asked; and send those whose proof has come.
  */
 extern void payguard_refund_want(const DoorFacts *facts, const Evidence *evidence, bool is_surplus);
-extern void payguard_refund_release(const DoorFacts *facts);
+extern void payguard_refund_release(const DoorFacts *facts, const Evidence *evidence,
+									OrderStatus status, int64 evidence_id);
 extern void payguard_refund_unconfirmed(const DoorFacts *facts, const Evidence *evidence,
 										OrderStatus status, int64 evidence_id);
 

@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 
 #define AUTO_PREFIX		"payguard:give-back:"
+#define NOT_CONFIRMED	"a payment to give back was not confirmed"
 /* A question without an answer is asked again after this. */
 #define ASK_AGAIN		(INT64CONST(60) * USECS_PER_SEC)
 
@@ -54,10 +55,18 @@ ask_about_counted(int64 order_id)
 		1, {INT8OID}, NULL
 	};
 	Datum		values[1] = {Int64GetDatum(order_id)};
+	GatewayTraits traits;
+	char	   *gateway;
+	int32		attempt_no;
 
 	if (payguard_plan_run(&read, values, NULL) == 0)
 		return false;
-	ask(payguard_row_text(0, 0), order_id, payguard_row_int32(0, 1));
+	gateway = payguard_row_text(0, 0);
+	attempt_no = payguard_row_int32(0, 1);
+	payguard_traits_hook(gateway, &traits);
+	if (!traits.can_query)
+		return false;
+	ask(gateway, order_id, attempt_no);
 	return true;
 }
 
@@ -109,7 +118,8 @@ is_waited_for(int64 order_id)
 	static LedgerPlan read = {
 		"SELECT FROM payguard.refunds r WHERE r.order_id = $1 AND r.state = 'pending'"
 		" AND starts_with(r.request_key, '" AUTO_PREFIX "')"
-		" AND NOT EXISTS (SELECT FROM payguard.outbox x WHERE x.order_id = $1 AND x.refund_id = r.id)",
+		" AND NOT EXISTS (SELECT FROM payguard.outbox x WHERE x.order_id = $1 AND x.refund_id = r.id"
+		"   AND x.op IN ('refund', 'refund_query'))",
 		1, {INT8OID}, NULL
 	};
 	Datum		values[1] = {Int64GetDatum(order_id)};
@@ -145,18 +155,20 @@ payguard_refund_unconfirmed(const DoorFacts *facts, const Evidence *evidence, Or
 			payguard_outbox_plan(&plan);
 			break;
 		default:
-			payguard_review_add(facts, evidence, status,
-								"a payment to give back was not confirmed", evidence_id);
+			payguard_review_add(facts, evidence, status, NOT_CONFIRMED, evidence_id);
 			break;
 	}
 }
 
 /*
  * A query has confirmed a payment of this order: send the refunds that waited
- * for that, each once all its payments were confirmed after it was made.
+ * for that, each once all its payments were confirmed after it was made.  What
+ * still waits when no other question is planned (two charges of one reference,
+ * of which the gateway tells only one) is for a person.
  */
 void
-payguard_refund_release(const DoorFacts *facts)
+payguard_refund_release(const DoorFacts *facts, const Evidence *evidence, OrderStatus status,
+						int64 evidence_id)
 {
 	static LedgerPlan ready = {
 		"SELECT r.id, r.gateway FROM payguard.refunds r"
@@ -185,4 +197,7 @@ payguard_refund_release(const DoorFacts *facts)
 		plan.next_run_at = GetCurrentTimestamp();
 		payguard_outbox_plan(&plan);
 	}
+	if (is_waited_for(facts->order_id) &&
+		!payguard_outbox_asks(facts->order_id, evidence->outbox_id))
+		payguard_review_add(facts, evidence, status, NOT_CONFIRMED, evidence_id);
 }

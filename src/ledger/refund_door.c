@@ -82,11 +82,12 @@ find_target(const Evidence *evidence, RefundTarget *target)
 		target->charge_id = payguard_row_text(0, 3);
 		return true;
 	}
-	if (evidence->gateway_reference != NULL &&
-		look_up(&by_reference, gateway, CStringGetTextDatum(evidence->gateway_reference), target))
-		return true;
+	/* the gateway's own id first: a reference may have been paid back twice */
 	if (evidence->provider_id != NULL &&
 		look_up(&by_provider_id, gateway, CStringGetTextDatum(evidence->provider_id), target))
+		return true;
+	if (evidence->gateway_reference != NULL &&
+		look_up(&by_reference, gateway, CStringGetTextDatum(evidence->gateway_reference), target))
 		return true;
 	return evidence->charge_id != NULL &&
 		look_up(&by_charge, gateway, CStringGetTextDatum(evidence->charge_id), target);
@@ -127,7 +128,9 @@ read_history(const RefundTarget *target, const GatewayTraits *traits, RefundFact
 		" COALESCE(bool_or(result = 'pending'), false),"
 		" count(*) FILTER (WHERE result = 'not_found' AND verdict <> 'parked' AND received_at >= $2),"
 		" max(COALESCE(occurred_at, received_at)) FILTER (WHERE verdict IN ('applied', 'duplicate')"
-		"   AND result IN ('succeeded', 'failed', 'closed') AND (transport IS NOT NULL OR source <> 'answer'))"
+		/* neither what we inferred nor what an operator said */
+		"   AND result IN ('succeeded', 'failed', 'closed') AND source <> 'operator'"
+		"   AND (transport IS NOT NULL OR source <> 'answer'))"
 		" FROM payguard.evidence WHERE order_id = $3 AND refund_id = $1",
 		3, {INT8OID, TIMESTAMPTZOID, INT8OID}, NULL
 	};
@@ -198,17 +201,18 @@ read_refund_facts(const Evidence *evidence, const GatewayTraits *traits,
  * A refund that was made at the gateway by hand.
  */
 static int64
-insert_external(const RefundTarget *target, const Evidence *evidence, int64 evidence_id)
+insert_external(const RefundTarget *target, const Evidence *evidence, RefundState state,
+				int64 evidence_id)
 {
 	static LedgerPlan insert = {
 		"INSERT INTO payguard.refunds (order_id, gateway, charge_id, amount, external, state,"
 		" provider_id, decided_by, answered_at)"
-		" VALUES ($1, $2, $3, $4::numeric, true, 'succeeded', $5, $6, $7)"
+		" VALUES ($1, $2, $3, $4::numeric, true, $8::payguard.refund_state, $5, $6, $7)"
 		" ON CONFLICT (gateway, provider_id) DO NOTHING RETURNING id",
-		7, {INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID}, NULL
+		8, {INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID}, NULL
 	};
 	char		amount[MONEY_TEXT_SIZE];
-	Datum		values[7];
+	Datum		values[8];
 
 	payguard_money_format(&evidence->money, amount);
 	values[0] = Int64GetDatum(target->order_id);
@@ -218,7 +222,25 @@ insert_external(const RefundTarget *target, const Evidence *evidence, int64 evid
 	values[4] = CStringGetTextDatum(evidence->provider_id);
 	values[5] = Int64GetDatum(evidence_id);
 	values[6] = TimestampTzGetDatum(evidence->received_at);
+	values[7] = CStringGetTextDatum(payguard_refund_word(state));
 	return payguard_plan_run(&insert, values, NULL) > 0 ? payguard_row_int64(0, 0) : 0;
+}
+
+/*
+ * A fact that was stored before its refund was known belongs to it from now
+ * on: later facts are compared with its time.
+ */
+static void
+link_evidence(int64 evidence_id, int64 refund_id)
+{
+	static LedgerPlan update = {
+		"UPDATE payguard.evidence SET refund_id = $2 WHERE id = $1 AND refund_id IS NULL",
+		2, {INT8OID, INT8OID}, NULL
+	};
+	Datum		values[2] = {Int64GetDatum(evidence_id), Int64GetDatum(refund_id)};
+
+	if (refund_id != 0)
+		payguard_plan_run(&update, values, NULL);
 }
 
 /*
@@ -230,7 +252,10 @@ move_refund(const RefundTarget *target, const RefundDecision *decision,
 {
 	static LedgerPlan update = {
 		"UPDATE payguard.refunds SET state = $2::payguard.refund_state,"
-		" provider_id = COALESCE($3, provider_id), decided_by = $4, answered_at = $5 WHERE id = $1",
+		/* an id that another row has was booked as a refund by hand before: both stay */
+		" provider_id = CASE WHEN EXISTS (SELECT FROM payguard.refunds o WHERE o.gateway = refunds.gateway"
+		"   AND o.provider_id = $3 AND o.id <> $1) THEN provider_id ELSE COALESCE($3, provider_id) END,"
+		" decided_by = $4, answered_at = $5 WHERE id = $1",
 		5, {INT8OID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID}, NULL
 	};
 	Datum		values[5];
@@ -255,9 +280,10 @@ derive_payment(const RefundTarget *target, bool *exceeds)
 	static LedgerPlan update = {
 		"WITH sums AS (SELECT"
 		"  COALESCE(sum(r.amount) FILTER (WHERE r.state = 'succeeded'), 0) AS back,"
+		"  COALESCE(sum(r.amount) FILTER (WHERE r.state <> 'failed'), 0) AS promised,"
 		"  COALESCE(bool_or(r.state NOT IN ('succeeded', 'failed')), false) AS open"
 		"  FROM payguard.refunds r WHERE r.order_id = $1 AND r.gateway = $2 AND r.charge_id = $3),"
-		" wanted AS (SELECT p.gateway, p.provider_id, s.back > p.amount AS exceeds,"
+		" wanted AS (SELECT p.gateway, p.provider_id, s.promised > p.amount AS exceeds,"
 		"  CASE WHEN s.back >= p.amount THEN 'refunded'::payguard.payment_state"
 		"   WHEN s.open THEN 'refunding' ELSE 'paid' END AS state"
 		"  FROM payguard.payments p, sums s"
@@ -415,14 +441,17 @@ apply_locked(const Evidence *evidence, int64 existing, const GatewayTraits *trai
 	outcome->reference = facts.reference;
 	outcome->status = facts.order.status;
 	if (decision.make_external)
-		(void) insert_external(target, evidence, evidence_id);
+		stored.refund_id = insert_external(target, evidence, decision.to, evidence_id);
+	if (existing != 0 || decision.make_external)
+		link_evidence(evidence_id, stored.refund_id);
 	move_refund(target, &decision, evidence, evidence_id);
 	if ((decision.move || decision.make_external) && target->charge_id != NULL)
 	{
 		derive_payment(target, &exceeds);
 		outcome->status = derive_order(&facts, target, evidence_id);
 	}
-	tell_followers(&facts, evidence, &decision, outcome->status, exceeds, evidence_id);
+	stored.money = decision.make_external ? evidence->money : refund.money;
+	tell_followers(&facts, &stored, &decision, outcome->status, exceeds, evidence_id);
 	plan_refund_calls(target, evidence, &decision, outcome);
 }
 

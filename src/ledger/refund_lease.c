@@ -4,8 +4,9 @@
  *	  T1 for refunds: which of them the worker may send or ask about now.
  *
  * The counterpart of lease.c, which leases the items.  A refund goes out only
- * while it is open and its payment has not been reversed; it is marked
- * `submitted` and the commit is flushed before the first byte.
+ * while it is open, its payment has not been reversed, and what was given back
+ * meanwhile (by hand, or by a refund that had failed) has left room for it; it
+ * is marked `submitted` and the commit is flushed before the first byte.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +20,16 @@
  * Fill the item with what the call is made of.  False: the refund is gone.
  */
 static bool
-read_refund(OutboxItem *item, RefundState *state, PaymentState *payment, bool *lease_live)
+read_refund(OutboxItem *item, RefundState *state, PaymentState *payment, bool *lease_live,
+			bool *has_room)
 {
 	static LedgerPlan read = {
 		"SELECT r.state::text, r.gateway_reference, r.idempotency_key, r.provider_id, r.charge_id,"
 		" r.amount, p.currency, p.state::text, a.gateway_reference,"
-		" COALESCE(r.lease_until > clock_timestamp(), false)"
+		" COALESCE(r.lease_until > clock_timestamp(), false),"
+		" r.amount + COALESCE((SELECT sum(s.amount) FROM payguard.refunds s WHERE s.order_id = r.order_id"
+		"   AND s.gateway = r.gateway AND s.charge_id = r.charge_id AND s.id <> r.id"
+		"   AND s.state = 'succeeded'), 0) <= p.amount"
 		" FROM payguard.refunds r"
 		" JOIN payguard.payments p ON p.gateway = r.gateway AND p.provider_id = r.charge_id"
 		" LEFT JOIN payguard.attempts a ON a.order_id = p.order_id AND a.no = p.attempt_no"
@@ -44,6 +49,7 @@ read_refund(OutboxItem *item, RefundState *state, PaymentState *payment, bool *l
 	(void) payguard_payment_read(payguard_row_text(0, 7), payment);
 	item->charge_reference = payguard_row_text(0, 8);
 	*lease_live = payguard_row_bool(0, 9);
+	*has_room = payguard_row_bool(0, 10);
 	return true;
 }
 
@@ -72,8 +78,9 @@ payguard_refund_may_call(OutboxItem *item, bool lapsed)
 	RefundState state;
 	PaymentState payment;
 	bool		lease_live;
+	bool		has_room;
 
-	if (!read_refund(item, &state, &payment, &lease_live))
+	if (!read_refund(item, &state, &payment, &lease_live, &has_room))
 	{
 		payguard_outbox_delete(item->id);
 		return false;
@@ -95,14 +102,17 @@ payguard_refund_may_call(OutboxItem *item, bool lapsed)
 		payguard_outbox_rest(item->id, item->epoch);
 		return false;
 	}
-	if (payment == PAYMENT_REVERSED ||
+	if (payment == PAYMENT_REVERSED || !has_room ||
 		state == REFUND_SUCCEEDED || state == REFUND_FAILED || state == REFUND_PROCESSING)
 	{
 		if (state == REFUND_PENDING &&
 			!payguard_lease_tell(item, EVIDENCE_RESULT_NOT_SENT, "superseded", true))
 			return false;
 		if (state == REFUND_SUBMITTED || state == REFUND_UNKNOWN)
+		{
 			payguard_outbox_move(item->id, DT_NOEND);
+			payguard_review_add_other(item->order_id, "a refund cannot be sent again");
+		}
 		else
 			payguard_outbox_delete(item->id);
 		return false;
