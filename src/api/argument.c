@@ -55,8 +55,11 @@ is_printable(const char *text)
 	return true;
 }
 
-char *
-payguard_argument_optional_text(FunctionCallInfo fcinfo, int n, const char *name, int max_length)
+/*
+ * A text argument without a look for card numbers.
+ */
+static char *
+read_text(FunctionCallInfo fcinfo, int n, const char *name, int max_length)
 {
 	char	   *value;
 
@@ -76,8 +79,22 @@ payguard_argument_optional_text(FunctionCallInfo fcinfo, int n, const char *name
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" must not contain control characters", name)));
+	return value;
+}
+
+char *
+payguard_argument_optional_text(FunctionCallInfo fcinfo, int n, const char *name, int max_length)
+{
+	char	   *value = read_text(fcinfo, n, name, max_length);
+
 	payguard_refuse_card_data(value, name);
 	return value;
+}
+
+char *
+payguard_argument_received_text(FunctionCallInfo fcinfo, int n, const char *name, int max_length)
+{
+	return read_text(fcinfo, n, name, max_length);
 }
 
 char *

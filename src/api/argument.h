@@ -20,6 +20,10 @@ extern char *payguard_argument_text(FunctionCallInfo fcinfo, int n, const char *
 /* The same, NULL for null. */
 extern char *payguard_argument_optional_text(FunctionCallInfo fcinfo, int n, const char *name,
 											 int max_length);
+/* The same for what a gateway wrote: card numbers in it are masked where it is
+ * kept, and are no reason to refuse a fact. */
+extern char *payguard_argument_received_text(FunctionCallInfo fcinfo, int n, const char *name,
+											 int max_length);
 /* Free text for people: any characters, NULL for null, bounded. */
 extern char *payguard_argument_prose(FunctionCallInfo fcinfo, int n, const char *name);
 /* A JSON object; null counts as {} when null_is_empty, else NULL is returned.

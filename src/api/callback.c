@@ -63,7 +63,7 @@ read_arguments(FunctionCallInfo fcinfo, CallbackCall *call)
 						   (size_t) VARSIZE_ANY_EXHDR(call->body), BODY_MAX_SIZE)));
 	call->body = PG_GETARG_BYTEA_P(2);
 	call->url = PG_ARGISNULL(3) ? NULL :
-		payguard_argument_optional_text(fcinfo, 3, "url", URL_MAX_LENGTH);
+		payguard_argument_received_text(fcinfo, 3, "url", URL_MAX_LENGTH);
 	call->gateway = payguard_gateway_get(name, true, false);
 }
 

@@ -108,7 +108,7 @@ payguard_check(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	payguard_ledger_enter(&scope);
-	payguard_ledger_plan_by_index(false);
+	payguard_ledger_plan_by_index(&scope, false);
 	args[0] = Int64GetDatum(payguard_origin());
 	args[1] = builtin_adapter_names();
 	args[2] = BoolGetDatum(is_preloaded());

@@ -183,7 +183,7 @@ payguard_grant_access(PG_FUNCTION_ARGS)
 				 errmsg("\"role\" and \"access\" must not be null"),
 				 errhint("Name a role and one of \"application\", \"callback\", \"operator\" and \"monitor\".")));
 	role = GetUserNameFromId(PG_GETARG_OID(0), false);
-	kind = find_access_kind(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	kind = find_access_kind(payguard_argument_text(fcinfo, 1, "access", NAMEDATALEN));
 	check_schema_owner();
 
 	if (SPI_connect() != SPI_OK_CONNECT)

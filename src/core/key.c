@@ -210,9 +210,11 @@ read_number(const char **position, int64_t *number)
 		return false;
 	for (; *p >= '0' && *p <= '9'; p++)
 	{
-		if (value > (INT64_MAX - 9) / 10)
+		int			digit = *p - '0';
+
+		if (value > (INT64_MAX - digit) / 10)
 			return false;
-		value = value * 10 + (*p - '0');
+		value = value * 10 + digit;
 	}
 	*number = value;
 	*position = p;

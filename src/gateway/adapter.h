@@ -504,7 +504,7 @@ extern void payguard_adapter_traits(const Adapter *adapter, GatewayTraits *trait
 extern bool payguard_money_take(const Adapter *adapter, const Fields *fields, Money *money);
 
 /* Evidence's members from what was taken: ids, money, texts, payload. */
-extern void payguard_evidence_fill(Evidence *evidence, const Adapter *adapter,
+extern void payguard_evidence_fill(Evidence *evidence, const Gateway *gateway,
 								   const Fields *fields);
 
 #endif							/* PAYGUARD_GATEWAY_ADAPTER_H */

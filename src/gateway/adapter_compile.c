@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "catalog/pg_collation.h"
 #include "core/errcode.h"
 #include "gateway/adapter.h"
@@ -104,6 +106,9 @@ compile_reference(const Place *document, Adapter *adapter)
 			adapter->retry_suffix = payguard_place_string(&member);
 			if (strlen(adapter->retry_suffix) >= RETRY_SUFFIX_SIZE)
 				payguard_place_refuse(&member, "at most 8 characters");
+			/* "A", "2", 3 and "A", "", 23 would be the same reference. */
+			if (isdigit((unsigned char) adapter->retry_suffix[strlen(adapter->retry_suffix) - 1]))
+				payguard_place_refuse(&member, "no digit at its end, where the attempt's number follows");
 		}
 		if (payguard_place_find(&reference, "pattern", &member))
 		{
@@ -287,10 +292,13 @@ payguard_adapter_compile(const char *name, const char *spec, size_t length)
 	static const Word charge_bys[] = {{"worker", false}, {"application", true}, {NULL, 0}};
 	Adapter    *adapter = palloc0(sizeof(Adapter));
 	const char *error;
-	char	   *copy = pnstrdup(spec, length);
+	char	   *copy = palloc(length + 1);
 	Place		document;
 	Place		member;
 
+	/* Not pnstrdup(): a NUL in it is for the reader to refuse. */
+	memcpy(copy, spec, length);
+	copy[length] = '\0';
 	document.adapter = adapter->name = pstrdup(name);
 	document.path = "";
 	document.node = payguard_json_read(copy, length, &error);

@@ -216,7 +216,7 @@ judge(Reading *reading)
 		memset(&reading->fields.taken[FIELD_AMOUNT], 0, sizeof(Taken));
 		memset(&reading->fields.taken[FIELD_CLIENT], 0, sizeof(Taken));
 	}
-	payguard_evidence_fill(evidence, reading->gateway->adapter, &reading->fields);
+	payguard_evidence_fill(evidence, reading->gateway, &reading->fields);
 	if (evidence->is_refund && evidence->charge_id == NULL)
 		evidence->charge_id = reading->asked->charge_id;
 	if (rule == NULL)

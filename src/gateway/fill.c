@@ -22,6 +22,9 @@
 #define MAX_MESSAGE_LENGTH	500
 #define MAX_CLIENT_LENGTH	16384
 
+/* Shorter secrets are no secrets, and words of the language. */
+#define MIN_SECRET_LENGTH	8
+
 /* An id, or NULL when it is no usable one. */
 static const char *
 take_id(const Taken *taken)
@@ -36,9 +39,32 @@ take_id(const Taken *taken)
 	return taken->text;
 }
 
+static void
+mask_secret(char *text, const char *secret)
+{
+	size_t		length = secret != NULL ? strlen(secret) : 0;
+	char	   *found;
+
+	if (length < MIN_SECRET_LENGTH)
+		return;
+	for (found = strstr(text, secret); found != NULL; found = strstr(found + length, secret))
+		memset(found, '*', length);
+}
+
+/* A gateway may repeat what we sent: no key of ours is kept with a fact. */
+static void
+mask_secrets(char *text, const Gateway *gateway)
+{
+	ListCell   *cell;
+
+	mask_secret(text, gateway->api_key);
+	foreach(cell, gateway->webhook_secrets)
+		mask_secret(text, lfirst(cell));
+}
+
 /* A text for people: masked, cut at a character's end. */
 static const char *
-take_words(const Taken *taken, int max_length)
+take_words(const Gateway *gateway, const Taken *taken, int max_length)
 {
 	char	   *text;
 	int			length;
@@ -49,6 +75,7 @@ take_words(const Taken *taken, int max_length)
 	length = pg_encoding_mbcliplen(PG_UTF8, taken->text, length, max_length * 4);
 	text = pnstrdup(taken->text, length);
 
+	mask_secrets(text, gateway);
 	payguard_mask_card_numbers(text, length);
 	length = pg_encoding_mbcliplen(PG_UTF8, text, length, max_length);
 	text[		length] = '\0';
@@ -132,7 +159,7 @@ take_fee(const Adapter *adapter, const Fields *fields)
 
 /* What the page needs: a JSON object, redacted; NULL when it is none. */
 static const char *
-take_client(const Taken *taken)
+take_client(const Gateway *gateway, const Taken *taken)
 {
 	StringInfoData out;
 
@@ -140,6 +167,7 @@ take_client(const Taken *taken)
 		return NULL;
 	initStringInfo(&out);
 	payguard_json_write_redacted(&out, taken->json);
+	mask_secrets(out.data, gateway);
 	return out.len <= MAX_CLIENT_LENGTH ? out.data : NULL;
 }
 
@@ -148,7 +176,7 @@ take_client(const Taken *taken)
  * is masked.
  */
 static char *
-build_payload(const Fields *fields)
+build_payload(const Gateway *gateway, const Fields *fields)
 {
 	StringInfoData out;
 	bool		first = true;
@@ -161,10 +189,10 @@ build_payload(const Fields *fields)
 		const Taken *taken = &fields->taken[i];
 		bool		is_id = (i == FIELD_REFERENCE || i == FIELD_PROVIDER_ID ||
 							 i == FIELD_CHARGE_ID || i == FIELD_EVENT_ID);
-		const char *text = is_id ? take_id(taken) : take_words(taken, MAX_MESSAGE_LENGTH);
+		const char *text = is_id ? take_id(taken) : take_words(gateway, taken, MAX_MESSAGE_LENGTH);
 
 		if (i == FIELD_CLIENT)
-			text = take_client(taken);
+			text = take_client(gateway, taken);
 
 		if (text == NULL)
 			continue;
@@ -184,8 +212,9 @@ build_payload(const Fields *fields)
  * source and result are the caller's.
  */
 void
-payguard_evidence_fill(Evidence *evidence, const Adapter *adapter, const Fields *fields)
+payguard_evidence_fill(Evidence *evidence, const Gateway *gateway, const Fields *fields)
 {
+	const Adapter *adapter = gateway->adapter;
 	const Taken *at = &fields->taken[FIELD_OCCURRED_AT];
 
 	evidence->provider_id = take_id(&fields->taken[FIELD_PROVIDER_ID]);
@@ -193,12 +222,12 @@ payguard_evidence_fill(Evidence *evidence, const Adapter *adapter, const Fields 
 	evidence->has_money = payguard_money_take(adapter, fields, &evidence->money);
 	evidence->mode = take_mode(&fields->taken[FIELD_MODE]);
 	evidence->fee = take_fee(adapter, fields);
-	evidence->code = take_words(&fields->taken[FIELD_CODE], MAX_CODE_LENGTH);
-	evidence->message = take_words(&fields->taken[FIELD_MESSAGE], MAX_MESSAGE_LENGTH);
-	evidence->client_json = take_client(&fields->taken[FIELD_CLIENT]);
+	evidence->code = take_words(gateway, &fields->taken[FIELD_CODE], MAX_CODE_LENGTH);
+	evidence->message = take_words(gateway, &fields->taken[FIELD_MESSAGE], MAX_MESSAGE_LENGTH);
+	evidence->client_json = take_client(gateway, &fields->taken[FIELD_CLIENT]);
 	evidence->has_occurred_at = at->has_time;
 	evidence->occurred_at = at->has_time ? at->time : 0;
 	evidence->event_id = take_id(&fields->taken[FIELD_EVENT_ID]);
-	evidence->event_type = take_words(&fields->taken[FIELD_TYPE], MAX_CODE_LENGTH);
-	evidence->payload_json = build_payload(fields);
+	evidence->event_type = take_words(gateway, &fields->taken[FIELD_TYPE], MAX_CODE_LENGTH);
+	evidence->payload_json = build_payload(gateway, fields);
 }

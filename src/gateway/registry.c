@@ -395,6 +395,8 @@ payguard_gateway_free(Gateway *gateway)
 
 	if (gateway->api_key != NULL)
 		memset(gateway->api_key, 0, strlen(gateway->api_key));
+	if (gateway->api_user != NULL)
+		memset(gateway->api_user, 0, strlen(gateway->api_user));
 	foreach(cell, gateway->webhook_secrets)
 		memset(lfirst(cell), 0, strlen(lfirst(cell)));
 	MemoryContextDelete(gateway->context);

@@ -346,6 +346,13 @@ payguard_request_thaw(const bytea *frozen)
 	}
 	request->body_length = end - position;
 	if (request->body_length > 0 || strcmp(request->method, "GET") != 0)
-		request->body = pnstrdup(position, request->body_length);
+	{
+		char	   *body = palloc(request->body_length + 1);
+
+		/* Not pnstrdup(), which ends at a NUL. */
+		memcpy(body, position, request->body_length);
+		body[request->body_length] = '\0';
+		request->body = body;
+	}
 	return request;
 }

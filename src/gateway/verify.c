@@ -397,9 +397,8 @@ check_clock(const SignatureSpec *spec, const char *ts, int64 now)
 
 	if (spec->tolerance == 0)
 		return NULL;
-	if (ts[0] == '\0' || strlen(ts) > 14 || strspn(ts, "0123456789") != strlen(ts))
+	if (!payguard_time_read_unix(ts, spec->ts_unit, &time))
 		return "the signature's time is not a number";
-	time = strtoll(ts, NULL, 10) * spec->ts_unit - INT64CONST(946684800) * 1000000;
 	age = now - time;
 
 	/* Whole seconds, as the gateways' own libraries count. */

@@ -162,7 +162,7 @@ read_item(Callback *callback, const char *bytes, size_t length)
 		add_item(callback, WEBHOOK_IGNORED, "the adapter has no rule for this type");
 		return;
 	}
-	payguard_evidence_fill(evidence, callback->gateway->adapter, &fields);
+	payguard_evidence_fill(evidence, callback->gateway, &fields);
 	if (reference->text !=NULL && reference->text[0] != '\0' &&
 		strlen(reference->text) < GATEWAY_REFERENCE_SIZE)
 		evidence->gateway_reference = reference->text;

@@ -28,7 +28,7 @@ typedef struct LedgerScope
 {
 	Oid			save_userid;
 	int			save_sec_context;
-	int			guc_nest_level; /* 0: the search_path was right already */
+	int			guc_nest_level; /* 0: the settings were right already */
 } LedgerScope;
 
 /* Connect SPI and act as the tables' owner, under a search_path of our own,
@@ -37,7 +37,7 @@ extern void payguard_ledger_enter(LedgerScope *scope);
 extern void payguard_ledger_leave(const LedgerScope *scope);
 
 /* Within a scope: plan by indexes (as scopes begin), or as the planner likes. */
-extern void payguard_ledger_plan_by_index(bool by_index);
+extern void payguard_ledger_plan_by_index(LedgerScope *scope, bool by_index);
 
 /* Is the extension there in this database?  Needs a transaction, no SPI. */
 extern bool payguard_ledger_exists(void);

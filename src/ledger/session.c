@@ -25,6 +25,7 @@
 #include "jit/jit.h"
 #include "ledger/ledger.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -34,6 +35,7 @@
 #define LEDGER_SEARCH_PATH	"pg_catalog, pg_temp"
 
 static Oid	orders_owner(void);
+static void force_setting(LedgerScope *scope, const char *name, const char *value);
 
 /*
  * Owner of payguard.orders, which stands for all tables.  The catalog cache
@@ -59,10 +61,22 @@ orders_owner(void)
 }
 
 /*
- * Connect SPI and act as the tables' owner under the ledger's search_path.  An
+ * Set a setting until the scope is left.
+ */
+static void
+force_setting(LedgerScope *scope, const char *name, const char *value)
+{
+	if (scope->guc_nest_level == 0)
+		scope->guc_nest_level = NewGUCNestLevel();
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * Connect SPI and act as the tables' owner under the ledger's settings.  An
  * error before the matching leave is undone by the abort of the
- * (sub)transaction, which restores the user, the setting and SPI's stack.  A
- * scope within another finds the path as it wants it.
+ * (sub)transaction, which restores the user, the settings and SPI's stack.  A
+ * scope within another finds the settings as it wants them.
  */
 void
 payguard_ledger_enter(LedgerScope *scope)
@@ -76,13 +90,17 @@ payguard_ledger_enter(LedgerScope *scope)
 						   scope->save_sec_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
 	scope->guc_nest_level = 0;
-	if (strcmp(namespace_search_path, LEDGER_SEARCH_PATH) == 0)
-		return;
-	scope->guc_nest_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", LEDGER_SEARCH_PATH,
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	payguard_ledger_plan_by_index(true);
+	if (strcmp(namespace_search_path, LEDGER_SEARCH_PATH) != 0)
+		force_setting(scope, "search_path", LEDGER_SEARCH_PATH);
+	if (enable_seqscan)
+		payguard_ledger_plan_by_index(scope, true);
+
+	/*
+	 * A scan that no index helps would now be costed so high that the server
+	 * spent seconds to compile its expressions.
+	 */
+	if (jit_enabled)
+		force_setting(scope, "jit", "off");
 }
 
 /*
@@ -92,16 +110,9 @@ payguard_ledger_enter(LedgerScope *scope)
  * rest of their scope.
  */
 void
-payguard_ledger_plan_by_index(bool by_index)
+payguard_ledger_plan_by_index(LedgerScope *scope, bool by_index)
 {
-	(void) set_config_option("enable_seqscan", by_index ? "off" : "on",
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	/* a scan that cannot be helped looks dear enough to be compiled */
-	if (by_index && jit_enabled)
-		(void) set_config_option("jit", "off",
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+	force_setting(scope, "enable_seqscan", by_index ? "off" : "on");
 }
 
 /*
