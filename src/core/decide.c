@@ -489,7 +489,10 @@ decide_not_found(const Judgement *j)
 
 	/* it has answered, whatever is left of the schedule */
 	decision.review = NULL;
-	if (j->attempt->call_by == CALL_BY_APPLICATION)
+	if (j->attempt->call_by == CALL_BY_APPLICATION ||
+		/* nobody wants the charge any more, so it would not go out again */
+		(may_replay(j) &&
+		 payguard_may_send(j->order, j->attempt, j->traits, j->now) == SEND_DROP))
 		fail(&decision, j, "not_found");
 	else if (may_replay(j))
 	{

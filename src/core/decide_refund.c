@@ -214,8 +214,10 @@ decide_failed(const RefundJudgement *j)
 		return decide_external_failed(j);
 	if (j->refund->state == REFUND_FAILED)
 		return leave(VERDICT_DUPLICATE);
-	if (j->refund->state == REFUND_SUCCEEDED && j->refund->has_definite &&
-		fact_time(j->evidence) <= j->refund->definite_at)
+	/* a gateway takes its word back; an operator's slip does not */
+	if (j->refund->state == REFUND_SUCCEEDED &&
+		(j->evidence->source == EVIDENCE_SOURCE_OPERATOR ||
+		 (j->refund->has_definite && fact_time(j->evidence) <= j->refund->definite_at)))
 		return leave(VERDICT_STALE);
 	decision = leave(VERDICT_APPLIED);
 	fail(&decision, j, NULL);

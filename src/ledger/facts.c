@@ -256,7 +256,8 @@ fill_failover(DoorFacts *facts)
 }
 
 /*
- * What only some rows of the table ask for: the attempt's history.
+ * What only some rows of the table ask for: the attempt's history, and whether
+ * the order may still give what it sells.
  */
 static void
 fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *traits)
@@ -267,7 +268,9 @@ fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *tr
 		" COALESCE(bool_or(e.result = 'pending'), false),"
 		/* one that is parked was not judged, and may be this very fact */
 		" count(*) FILTER (WHERE e.result = 'not_found' AND e.verdict <> 'parked' AND e.received_at >= $3),"
-		" COALESCE(bool_or(e.id = a.decided_by AND e.result IN ('not_sent', 'not_found')), false)"
+		" COALESCE(bool_or(e.id = a.decided_by AND e.result IN ('not_sent', 'not_found')), false),"
+		" EXISTS (SELECT FROM payguard.orders o JOIN payguard.entitlements t ON t.customer = o.customer"
+		"   AND t.product = o.product WHERE o.id = $1 AND o.once AND t.order_id <> o.id)"
 		" FROM payguard.evidence e"
 		" LEFT JOIN payguard.attempts a ON a.order_id = e.order_id AND a.no = e.attempt_no"
 		" WHERE e.order_id = $1 AND e.attempt_no = $2",
@@ -285,6 +288,7 @@ fill_history(DoorFacts *facts, const Evidence *evidence, const GatewayTraits *tr
 		attempt->state == ATTEMPT_PENDING || facts->attempt_provider_id != NULL;
 	attempt->settled_not_found = (int) payguard_row_int64(0, 2);
 	attempt->failure_inferred = attempt->state == ATTEMPT_FAILED && payguard_row_bool(0, 3);
+	facts->order.entitled_elsewhere = payguard_row_bool(0, 4);
 }
 
 /*
