@@ -116,7 +116,8 @@ foreach my $who (qw(process server postmaster))
 {
 	# A postmaster's end is noticed before, or after, the request leaves.
 	worker_dies('send_committed', $who, $who eq 'postmaster' ? qr/^answer:unknown query:/ : $sent_late);
-	worker_dies('send_handed_over', $who, qr/^answer:unknown query:/);
+	# Without its postmaster a worker goes on until it notices, and may book the answer that came meanwhile.
+	worker_dies('send_handed_over', $who, $who eq 'postmaster' ? qr/^answer:(?:paid|unknown query:)/ : qr/^answer:unknown query:/);
 	worker_dies('answer_begun', $who, $found_out);
 	# One that goes on without its postmaster may book before it notices.
 	worker_dies('answer_read', $who, $who eq 'postmaster' ? qr/^answer:(?:unknown query:)?paid$/ : $found_out);
